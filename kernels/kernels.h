@@ -174,6 +174,19 @@ struct kn_ops {
 	 * w, m, v, g [n] f32. w_copy of type tcopy [n] receives the rounded weights, or NULL. */
 	int (*adamw)(kn_stream *s, int64_t n, float *w, float *m, float *v, const float *g, float gscale, float lr,
 	             float b1, float b2, float eps, float decay, int64_t t, enum kn_dtype tcopy, void *w_copy);
+
+	/* ---- between the fused product and attention ---- */
+	/* qkv [T, H + 2G, d] of type t, out of the same shape: query heads are normalised with qw [d] and key heads with kw as in
+	 * rmsnorm over d (both NULL: no norm), then turned as in rope; values are copied. Internals f32, rounded once.
+	 * out may be qkv itself. Row-exact. */
+	int (*qk_rope)(kn_stream *s, enum kn_dtype t, int64_t T, int64_t H, int64_t G, int64_t d, const void *qkv,
+	               const float *qw, const float *kw, float eps, int64_t R, const int32_t *pos, const float *cos,
+	               const float *sin, void *out);
+	/* dqkv [T, H + 2G, d], the gradient of out, becomes that of qkv, in place. With norms qkv as it went in and
+	 * dqw, dkw [d] f32 += ; without all five are NULL. Deterministic. */
+	int (*qk_rope_bwd)(kn_stream *s, enum kn_dtype t, int64_t T, int64_t H, int64_t G, int64_t d, const void *qkv,
+	                   const float *qw, const float *kw, float eps, int64_t R, const int32_t *pos, const float *cos,
+	                   const float *sin, void *dqkv, float *dqw, float *dkw);
 };
 
 const struct kn_ops *kn_ref_ops(void);  /* never NULL */

@@ -111,6 +111,14 @@ int ref_silu_mul_bwd(kn_stream *s, enum kn_dtype t, int64_t T, int64_t I, const 
 int ref_add(kn_stream *s, enum kn_dtype t, int64_t n, const void *x, float *y);
 int ref_cast(kn_stream *s, int64_t n, enum kn_dtype tsrc, const void *src, enum kn_dtype tdst, void *dst);
 
+/* ref_qk.c */
+int ref_qk_rope(kn_stream *s, enum kn_dtype t, int64_t T, int64_t H, int64_t G, int64_t d, const void *qkv,
+                const float *qw, const float *kw, float eps, int64_t R, const int32_t *pos, const float *cos,
+                const float *sin, void *out);
+int ref_qk_rope_bwd(kn_stream *s, enum kn_dtype t, int64_t T, int64_t H, int64_t G, int64_t d, const void *qkv,
+                    const float *qw, const float *kw, float eps, int64_t R, const int32_t *pos, const float *cos,
+                    const float *sin, void *dqkv, float *dqw, float *dkw);
+
 /* ref_attn.c */
 uint64_t ref_kv_page_bytes(kn_dev *dev, enum kn_dtype t, int64_t n_kv_head, int64_t d_head);
 int ref_kv_write(kn_stream *s, const struct kn_kv *kv, const struct kn_rows *rows, int64_t ldk,

@@ -175,6 +175,7 @@ static const struct kn_ops ops = {
 	.kv_page_bytes = ref_kv_page_bytes, .kv_write = ref_kv_write,
 	.attn = ref_attn, .attn_bwd = ref_attn_bwd,
 	.logprob = ref_logprob, .logprob_bwd = ref_logprob_bwd,
+	.qk_rope = ref_qk_rope, .qk_rope_bwd = ref_qk_rope_bwd,
 	.sumsq = ref_sumsq, .scale = ref_scale, .adamw = ref_adamw,
 };
 
