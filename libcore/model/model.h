@@ -46,7 +46,8 @@ int sky_model_open(const struct sky_device *d, const char *dir, const struct sky
 void sky_model_close(struct sky_model *m);
 const struct sky_config *sky_model_config(const struct sky_model *m);
 const char *sky_model_dir(const struct sky_model *m);
-/* Read the tensors again from another directory of the same configuration (a new weight version). */
+/* Read the tensors again from another directory of the same configuration (a new weight version). A directory that does not
+ * fit (SKY_E_DATA, SKY_E_MISSING) leaves the old weights in use; after any other failure close the model. */
 int sky_model_reload(struct sky_model *m, const char *dir, struct sky_err *err) SKY_MUST_CHECK;
 /* SHA-256 over names, shapes and bytes of the weights as loaded, hex. */
 void sky_model_fingerprint(const struct sky_model *m, char out[65]);
@@ -66,8 +67,11 @@ const struct sky_param *sky_model_param(const struct sky_model *m, int64_t i);
 /* Round every master to the compute type and pack again: after an optimizer step. */
 int sky_model_sync(struct sky_model *m, struct sky_err *err) SKY_MUST_CHECK;
 int sky_model_zero_grad(struct sky_model *m, struct sky_err *err) SKY_MUST_CHECK;
-/* Write a Hugging Face directory: masters (or loaded weights) rounded to the checkpoint's types, side files copied. */
-int sky_model_save(const struct sky_model *m, const char *dir, unsigned out_flags, struct sky_err *err) SKY_MUST_CHECK;
+/* Write a Hugging Face directory: masters (or loaded weights) rounded to the checkpoint's types (dtype SKY_DT_NONE) or to one
+ * type; side files copied, tensors that no block uses passed through. Who trains in f32 from a bf16 checkpoint and wants a
+ * rollout with the very same weights saves as SKY_F32. */
+int sky_model_save(const struct sky_model *m, const char *dir, enum sky_dtype dtype, unsigned out_flags,
+                   struct sky_err *err) SKY_MUST_CHECK;
 
 /* ---- key/value pages of running sequences ---- */
 struct sky_kvpool;              /* pages of all layers; page i means page i of every layer */
@@ -96,6 +100,11 @@ struct sky_kvview {             /* page tables of the sequences of a batch */
 /* Inference: runs all rows, keys and values go to kv. logits [n_want, V] f32 (host) of rows want[i] (ascending). */
 int sky_model_infer(struct sky_model *m, const struct sky_rows *rows, const struct sky_kvview *kv,
                     const int32_t *want, int64_t n_want, float *logits, struct sky_err *err) SKY_MUST_CHECK;
+
+/* Log-probs of target[i] at the i-th row that the last infer gave logits of, bitwise those of sky_model_score.
+ * inv_temp [n_want] divides the temperature out, row by row. */
+int sky_model_logprob(struct sky_model *m, const int32_t *target, const float *inv_temp, float *logprob,
+                      struct sky_err *err) SKY_MUST_CHECK;
 
 /* Scoring and training. target [T]: the next token of each row, −1 = not asked for. inv_temp divides the temperature out.
  * logprob, entropy [T] f32 host arrays (entropy may be NULL), 0 where not asked for. With keep != 0 the activations stay in
