@@ -1,6 +1,6 @@
 /* Files: whole reads and writes, and outputs that appear complete or not at all.
  *
- * Publish protocol: .NAME.tmp.PID.RANDOM in the folder of the target, write, fsync, close (checked), rename,
+ * Publish protocol (publish.c): .NAME.tmp.PID.RANDOM in the folder of the target, write, fsync, close (checked), rename,
  * fsync of the folder. Several files commit by publishing the one that readers start from last. */
 #ifndef SKY_BASE_FILE_H
 #define SKY_BASE_FILE_H
@@ -47,8 +47,10 @@ struct sky_out {
 	char *path, *tmp;       /* owned */
 	char *buf;              /* owned write buffer */
 	size_t n_buf;
+	int i_temp;             /* slot in the register of temps, -1 when none */
 };
 
+/* A device or pipe as path (/dev/null) is written directly; a folder is refused. */
 int sky_out_open(struct sky_out *o, const char *path, unsigned flags, struct sky_err *err) SKY_MUST_CHECK;
 int sky_out_write(struct sky_out *o, const void *p, size_t n, struct sky_err *err) SKY_MUST_CHECK;
 int sky_out_flush(struct sky_out *o, struct sky_err *err) SKY_MUST_CHECK;       /* buffer to the file, no fsync */
@@ -56,6 +58,19 @@ int sky_out_commit(struct sky_out *o, struct sky_err *err) SKY_MUST_CHECK;      
 void sky_out_abort(struct sky_out *o);          /* removes the temp; safe on a zeroed, committed or failed struct */
 /* open + write + commit */
 int sky_file_publish(const char *path, const void *p, size_t n, unsigned flags, struct sky_err *err) SKY_MUST_CHECK;
+
+/* A folder on its way: the caller fills tmp, commit syncs it and renames it to path. With SKY_OUT_REPLACE the old
+ * folder is exchanged in one step and then removed; processes that have its files open keep them. The files inside
+ * are the caller's to sync (sky_out does). */
+struct sky_outdir {
+	unsigned flags;
+	int i_temp;             /* slot in the register of temps, -1 when none */
+	char *path, *tmp;       /* owned; NULL when not open */
+};
+int sky_outdir_open(struct sky_outdir *o, const char *path, unsigned flags, struct sky_err *err) SKY_MUST_CHECK;
+int sky_outdir_commit(struct sky_outdir *o, struct sky_err *err) SKY_MUST_CHECK;
+void sky_outdir_abort(struct sky_outdir *o);    /* removes tmp; safe on a zeroed, committed or failed struct */
+
 /* Remove temps .*.tmp.PID.* of dead processes in dir, older than an hour (age_s < 0: any age). */
 int sky_clean_temps(const char *dir, double age_s, struct sky_err *err) SKY_MUST_CHECK;
 
