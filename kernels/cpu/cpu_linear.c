@@ -1,0 +1,427 @@
+/* kernels/cpu: matrix products.
+ *
+ * A weight is packed once per use into panels of CPU_PANEL columns, [panels, units, CPU_PANEL], so that a product reads it in
+ * one stream. Work is cut into tasks of rows × panels; since an element is one chain of sums over the units whatever the
+ * task (vec_gemm.h), results are row-exact and the same at any number of threads by construction. */
+#include "kernels/cpu/cpu_ops.h"
+
+#define ROWS_SUB 24             /* rows whose sums stay in L1 between product and store */
+#define UNITS_MAX 2048          /* units of a panel that are used before the next rows come: at most 256 KiB of L2 */
+#define A_BYTES (320 << 10)     /* rows of the left operand kept in L2 while panels stream by */
+#define TASKS_PER_THREAD 8
+
+struct kn_weight {
+	kn_dev *dev;
+	enum kn_dtype t;
+	int64_t n, k;
+	unsigned uses;
+	cpu_unit *fwd;          /* columns N, summed over K */
+	cpu_unit *bwd;          /* columns K, summed over N */
+};
+
+static int64_t units_of(enum kn_dtype t, int64_t n)
+{
+	return t == KN_F32 ? n : (n + 1) / 2;
+}
+
+static int64_t panels_of(int64_t n)
+{
+	return cpu_div_up(n, CPU_PANEL);
+}
+
+/* ---- packing ---- */
+/* Units of a matrix whose rows are [n_row, n_sum] (unit along the row) or [n_sum, n_row] (unit across two rows): the
+ * destination is blocks of `width` of the n_row indices, [blocks, units, width], zero where there is nothing. */
+struct pack {
+	enum kn_dtype t;
+	const void *src;
+	int64_t n_row, n_sum, width;
+	int64_t ld;             /* elements between rows of src */
+	int across;
+	cpu_unit *dst;
+};
+
+static uint32_t bits_at(enum kn_dtype t, const void *src, int64_t i)
+{
+	uint32_t u;
+
+	if (t == KN_BF16)
+		return ((const uint16_t *)src)[i];
+	memcpy(&u, (const float *)src + i, sizeof u);
+	return u;
+}
+
+static void pack_along(const struct pack *c, int64_t r0, int64_t n, cpu_unit *dst, int64_t nu)
+{
+	for (int64_t r = 0; r < n; r++) {
+		const cpu_unit *row = cpu_at(c->t, c->src, (r0 + r) * c->ld);
+		int64_t whole = c->t == KN_BF16 ? c->n_sum / 2 : c->n_sum;
+
+		for (int64_t u = 0; u < whole; u++)
+			dst[u * c->width + r] = row[u];
+		if (whole < nu)
+			dst[whole * c->width + r] = bits_at(c->t, c->src, (r0 + r) * c->ld + c->n_sum - 1);
+	}
+}
+
+static void pack_across(const struct pack *c, int64_t r0, int64_t n, cpu_unit *dst, int64_t nu)
+{
+	for (int64_t u = 0; u < nu; u++) {
+		if (c->t == KN_F32) {
+			memcpy(dst + u * c->width, (const float *)c->src + u * c->ld + r0, (size_t)n * 4);
+		} else {
+			const uint16_t *a = (const uint16_t *)c->src + 2 * u * c->ld + r0;
+			const uint16_t *b = a + c->ld;
+			int last = 2 * u + 1 == c->n_sum;
+
+			for (int64_t r = 0; r < n; r++)
+				dst[u * c->width + r] = a[r] | (last ? 0 : (uint32_t)b[r] << 16);
+		}
+	}
+}
+
+static void pack_block(void *ctx, int64_t i, int thread)
+{
+	const struct pack *c = ctx;
+	int64_t nu = units_of(c->t, c->n_sum), r0 = i * c->width;
+	int64_t n = c->n_row - r0 < c->width ? c->n_row - r0 : c->width;
+	cpu_unit *dst = c->dst + i * nu * c->width;
+
+	(void)thread;
+	if (n < c->width)
+		memset(dst, 0, (size_t)(nu * c->width) * sizeof *dst);
+	if (c->across)
+		pack_across(c, r0, n, dst, nu);
+	else
+		pack_along(c, r0, n, dst, nu);
+}
+
+static void pack(kn_dev *dev, struct pack *c)
+{
+	cpu_par(dev, cpu_div_up(c->n_row, c->width), pack_block, c);
+}
+
+static uint64_t packed_bytes(enum kn_dtype t, int64_t n_row, int64_t n_sum, int64_t width)
+{
+	return (uint64_t)(cpu_div_up(n_row, width) * width * units_of(t, n_sum)) * sizeof(cpu_unit);
+}
+
+/* ---- weights ---- */
+static cpu_unit *panels_new(enum kn_dtype t, int64_t n_row, int64_t n_sum)
+{
+	uint64_t bytes = packed_bytes(t, n_row, n_sum, CPU_PANEL);
+
+	return aligned_alloc(CPU_ALIGN, (size_t)(bytes / CPU_ALIGN + 1) * CPU_ALIGN);
+}
+
+int cpu_weight_new(kn_dev *dev, enum kn_dtype t, int64_t N, int64_t K, unsigned uses, kn_weight **w_p)
+{
+	kn_weight *w;
+	int rc = cpu_need(dev, "weight_new", t, N | K);
+
+	if (rc)
+		return rc;
+	if (K && N > INT64_MAX / 64 / K)
+		return cpu_fail(dev, KN_E_ARG, "weight_new: bad shape [%lld, %lld]", (long long)N, (long long)K);
+	w = calloc(1, sizeof *w);
+	if (!w)
+		goto no_memory;
+	w->dev = dev;
+	w->t = t;
+	w->n = N;
+	w->k = K;
+	w->uses = uses;
+	if (uses & KN_USE_FWD && !(w->fwd = panels_new(t, N, K)))
+		goto no_memory;
+	if (uses & KN_USE_BWD_X && !(w->bwd = panels_new(t, K, N)))
+		goto no_memory;
+	*w_p = w;
+	return KN_OK;
+no_memory:
+	cpu_weight_free(w);
+	return cpu_fail(dev, KN_E_MEMORY, "weight_new: no memory for [%lld, %lld]", (long long)N, (long long)K);
+}
+
+int cpu_weight_set(kn_stream *s, kn_weight *w, const void *src)
+{
+	struct pack c = {.t = w->t, .src = src, .width = CPU_PANEL, .ld = w->k};
+
+	if (w->fwd) {
+		c.n_row = w->n;
+		c.n_sum = w->k;
+		c.dst = w->fwd;
+		pack(s->dev, &c);
+	}
+	if (w->bwd) {
+		c.n_row = w->k;
+		c.n_sum = w->n;
+		c.across = 1;
+		c.dst = w->bwd;
+		pack(s->dev, &c);
+	}
+	return KN_OK;
+}
+
+void cpu_weight_free(kn_weight *w)
+{
+	if (!w)
+		return;
+	free(w->fwd);
+	free(w->bwd);
+	free(w);
+}
+
+/* ---- y = x · packed ---- */
+struct product {
+	const struct cpu_vec *vec;
+	enum kn_dtype t, ty;
+	int64_t T, n, k, nu;            /* rows, columns, summed elements, units */
+	const void *x;
+	const cpu_unit *b;
+	const float *bias;
+	void *y;
+	int accumulate;
+	int64_t rows, n_rows;           /* rows of a task, and how many such ranges */
+	int64_t panels, n_panels;       /* panels of a task, and how many such ranges */
+	int64_t group;                  /* panels that one inner step takes together */
+	char *scratch;
+	uint64_t scratch_each, copy_bytes;
+};
+
+/* Rows [r0, r0 + m) as units. Rows of an odd number of bf16 are copied with a zero after each. */
+static const cpu_unit *left_rows(const struct product *c, int64_t r0, int64_t m, char *copy, int64_t *sm_p)
+{
+	const uint16_t *src = cpu_at(c->t, c->x, r0 * c->k);
+
+	if (c->t == KN_F32 || c->k % 2 == 0) {
+		*sm_p = c->nu;
+		return (const cpu_unit *)src;
+	}
+	*sm_p = c->nu;
+	for (int64_t i = 0; i < m; i++) {
+		uint16_t *dst = (uint16_t *)copy + 2 * i * c->nu;
+
+		memcpy(dst, src + i * c->k, (size_t)c->k * 2);
+		dst[c->k] = 0;
+	}
+	return (const cpu_unit *)copy;
+}
+
+/* Rows [i, i + m) of the task against `group` panels from p on; the sums in tmp, or in y where they may lie there. */
+static void product_step(const struct product *c, const cpu_unit *a, int64_t sm, int64_t r, int64_t m, int64_t p,
+                         int64_t group, float *tmp)
+{
+	int64_t col = p * CPU_PANEL, n = c->n - col < group * CPU_PANEL ? c->n - col : group * CPU_PANEL;
+	int direct = c->ty == KN_F32 && !c->bias && !c->accumulate && n == group * CPU_PANEL;
+	struct cpu_gemm g = {.m = m, .n_panel = group, .sm = sm, .su = 1, .ps = c->nu * CPU_PANEL, .su_b = CPU_PANEL,
+		.c = direct ? (float *)c->y + r * c->n + col : tmp, .ldc = direct ? c->n : group * CPU_PANEL};
+
+	for (int64_t u = 0; u < c->nu || u == 0; u += UNITS_MAX) {
+		g.nu = c->nu - u < UNITS_MAX ? c->nu - u : UNITS_MAX;
+		g.a = a + u;
+		g.b = c->b + (p * c->nu + u) * CPU_PANEL;
+		g.keep = u > 0;
+		if (c->t == KN_F32)
+			c->vec->gemm_f32(&g);
+		else
+			c->vec->gemm_bf16(&g);
+	}
+	if (!direct)
+		c->vec->store(m, n, tmp, g.ldc, c->bias ? c->bias + col : NULL, c->ty,
+		              cpu_at_w(c->ty, c->y, r * c->n + col), c->n, c->accumulate);
+}
+
+static void product_task(void *ctx, int64_t i, int thread)
+{
+	const struct product *c = ctx;
+	int64_t r0 = i / c->n_panels * c->rows, m = c->T - r0 < c->rows ? c->T - r0 : c->rows, sm;
+	int64_t p0 = i % c->n_panels * c->panels, p1 = p0 + c->panels, sub = ROWS_SUB;
+	char *mine = c->scratch + (uint64_t)thread * c->scratch_each;
+	const cpu_unit *a = left_rows(c, r0, m, mine, &sm);
+	float *tmp = (float *)(mine + c->copy_bytes);
+
+	if (p1 > panels_of(c->n))
+		p1 = panels_of(c->n);
+	if (c->nu > UNITS_MAX) /* a part of a long panel serves all rows before the next part */
+		sub = m;
+	for (int64_t p = p0; p < p1; p += c->group) {
+		int64_t group = p1 - p < c->group ? p1 - p : c->group;
+
+		for (int64_t r = 0; r < m; r += sub)
+			product_step(c, a + r * sm, sm, r0 + r, m - r < sub ? m - r : sub, p, group, tmp);
+	}
+}
+
+static int product(kn_dev *dev, struct product *c)
+{
+	int64_t row_bytes = c->k * (int64_t)cpu_type_bytes(c->t), n_panel = panels_of(c->n), want, ranges;
+
+	if (c->T == 0 || c->n == 0)
+		return KN_OK;
+	c->vec = dev->vec;
+	c->nu = units_of(c->t, c->k);
+	c->rows = A_BYTES / (row_bytes + 1) / ROWS_SUB * ROWS_SUB;
+	if (c->rows < 2 * ROWS_SUB)
+		c->rows = 2 * ROWS_SUB;
+	if (c->rows > 20 * ROWS_SUB)
+		c->rows = 20 * ROWS_SUB;
+	if (c->rows > c->T)
+		c->rows = c->T;
+	c->n_rows = cpu_div_up(c->T, c->rows);
+	c->group = c->T <= 3 ? 8 : c->T <= 6 ? 2 : 1;
+	/* Enough tasks to keep threads even, none smaller than a group of panels. */
+	want = dev->n_threads == 1 ? 1 : cpu_div_up(TASKS_PER_THREAD * (int64_t)dev->n_threads, c->n_rows);
+	ranges = n_panel / c->group < want ? n_panel / c->group : want;
+	c->panels = cpu_div_up(n_panel, ranges > 1 ? ranges : 1);
+	c->n_panels = cpu_div_up(n_panel, c->panels);
+	c->copy_bytes = c->t == KN_BF16 && c->k % 2 ? (uint64_t)(c->rows * c->nu) * 4 : 0;
+	c->copy_bytes = (c->copy_bytes + CPU_ALIGN - 1) / CPU_ALIGN * CPU_ALIGN;
+	c->scratch_each = c->copy_bytes + (uint64_t)(c->rows * c->group * CPU_PANEL) * 4 + CPU_ALIGN;
+	c->scratch_each = c->scratch_each / CPU_ALIGN * CPU_ALIGN;
+	c->scratch = cpu_scratch(dev, c->scratch_each * (uint64_t)dev->n_threads);
+	if (!c->scratch)
+		return KN_E_MEMORY;
+	cpu_par(dev, c->n_rows * c->n_panels, product_task, c);
+	return KN_OK;
+}
+
+/* The output of a product is f32 or has the type of the product; only f32 can accumulate. */
+static int need_out(kn_dev *dev, const char *op, enum kn_dtype t, int64_t T, enum kn_dtype tout, int accumulate)
+{
+	if (tout != KN_F32 && tout != t)
+		return cpu_fail(dev, KN_E_UNSUPPORTED, "%s: output type %d with products of type %d", op, (int)tout, (int)t);
+	if (accumulate && tout != KN_F32)
+		return cpu_fail(dev, KN_E_UNSUPPORTED, "%s: only an f32 output can accumulate", op);
+	return cpu_need(dev, op, tout, T);
+}
+
+int cpu_linear(kn_stream *s, const kn_weight *w, int64_t T, const void *x, const float *bias,
+               enum kn_dtype ty, void *y, int accumulate)
+{
+	struct product c = {.t = w->t, .ty = ty, .T = T, .n = w->n, .k = w->k, .x = x, .b = w->fwd, .bias = bias, .y = y,
+		.accumulate = accumulate};
+	int rc = need_out(s->dev, "linear", w->t, T, ty, accumulate);
+
+	if (rc)
+		return rc;
+	if (!w->fwd)
+		return cpu_fail(s->dev, KN_E_ARG, "linear: the weight was not made with KN_USE_FWD");
+	return product(s->dev, &c);
+}
+
+int cpu_linear_bwd_x(kn_stream *s, const kn_weight *w, int64_t T, const void *dy,
+                     enum kn_dtype tdx, void *dx, int accumulate)
+{
+	struct product c = {.t = w->t, .ty = tdx, .T = T, .n = w->k, .k = w->n, .x = dy, .b = w->bwd, .y = dx,
+		.accumulate = accumulate};
+	int rc = need_out(s->dev, "linear_bwd_x", w->t, T, tdx, accumulate);
+
+	if (rc)
+		return rc;
+	if (!w->bwd)
+		return cpu_fail(s->dev, KN_E_ARG, "linear_bwd_x: the weight was not made with KN_USE_BWD_X");
+	return product(s->dev, &c);
+}
+
+/* ---- dw += dyᵀ · x ---- */
+/* The sum runs over rows. BWD_ROWS of them at a time, and BWD_COLS columns of dy, are packed across rows: dy into blocks of
+ * BWD_TILE columns, x into panels. Each element of dw goes on with its chain, so the cuts change no bit. */
+#define BWD_ROWS 1024
+#define BWD_COLS 4096
+#define BWD_TILE 24
+
+struct bwd_w {
+	const struct cpu_vec *vec;
+	enum kn_dtype t;
+	int64_t T, N, K;
+	const void *dy;
+	const cpu_unit *a, *b;          /* packed dy, x */
+	int64_t nu, n;                  /* units and columns of dy at hand */
+	float *dw, *dbias;
+	char *scratch;
+};
+
+static void bwd_w_task(void *ctx, int64_t i, int thread)
+{
+	const struct bwd_w *c = ctx;
+	int64_t r0 = i * BWD_TILE, m = c->n - r0 < BWD_TILE ? c->n - r0 : BWD_TILE;
+	float *tmp = (float *)(c->scratch + (uint64_t)thread * BWD_TILE * CPU_PANEL * sizeof(float));
+	struct cpu_gemm g = {.m = m, .n_panel = 1, .nu = c->nu, .a = c->a + i * c->nu * BWD_TILE, .sm = 1, .su = BWD_TILE,
+		.su_b = CPU_PANEL, .keep = 1};
+
+	for (int64_t p = 0; p < panels_of(c->K); p++) {
+		int64_t col = p * CPU_PANEL, n = c->K - col < CPU_PANEL ? c->K - col : CPU_PANEL;
+		float *dw = c->dw + r0 * c->K + col;
+		int direct = n == CPU_PANEL;
+
+		g.c = direct ? dw : tmp;
+		g.ldc = direct ? c->K : CPU_PANEL;
+		g.b = c->b + p * c->nu * CPU_PANEL;
+		for (int64_t r = 0; !direct && r < m; r++)
+			memcpy(tmp + r * CPU_PANEL, dw + r * c->K, (size_t)n * sizeof *tmp);
+		if (c->t == KN_F32)
+			c->vec->gemm_f32(&g);
+		else
+			c->vec->gemm_bf16(&g);
+		for (int64_t r = 0; !direct && r < m; r++)
+			memcpy(dw + r * c->K, tmp + r * CPU_PANEL, (size_t)n * sizeof *tmp);
+	}
+}
+
+/* Column sums of dy, 64 columns a task, in sums of 64 rows each. */
+static void bwd_bias_task(void *ctx, int64_t i, int thread)
+{
+	const struct bwd_w *c = ctx;
+	int64_t col = i * 64, n = c->N - col < 64 ? c->N - col : 64;
+
+	(void)thread;
+	for (int64_t t = 0; t < c->T; t += 64) {
+		float sum[64] = {0};
+
+		for (int64_t r = t; r < c->T && r < t + 64; r++)
+			c->vec->add(c->t, n, cpu_at(c->t, c->dy, r * c->N + col), sum);
+		c->vec->add(KN_F32, n, sum, c->dbias + col);
+	}
+}
+
+int cpu_linear_bwd_w(kn_stream *s, enum kn_dtype t, int64_t T, int64_t N, int64_t K,
+                     const void *dy, const void *x, float *dw, float *dbias)
+{
+	kn_dev *dev = s->dev;
+	struct bwd_w c = {.vec = dev->vec, .t = t, .T = T, .N = N, .K = K, .dy = dy, .dbias = dbias};
+	int64_t rows = T < BWD_ROWS ? T : BWD_ROWS, cols = N < BWD_COLS ? N : BWD_COLS;
+	uint64_t x_bytes = packed_bytes(t, K, rows, CPU_PANEL), dy_bytes = packed_bytes(t, cols, rows, BWD_TILE);
+	int rc = cpu_need(dev, "linear_bwd_w", t, T | N | K);
+	char *scratch;
+
+	if (rc || T == 0 || N == 0)
+		return rc;
+	dy_bytes = (dy_bytes + CPU_ALIGN - 1) / CPU_ALIGN * CPU_ALIGN;
+	scratch = cpu_scratch(dev, x_bytes + dy_bytes + (uint64_t)dev->n_threads * BWD_TILE * CPU_PANEL * sizeof(float));
+	if (!scratch)
+		return KN_E_MEMORY;
+	c.b = (cpu_unit *)scratch;
+	c.a = (cpu_unit *)(scratch + x_bytes);
+	c.scratch = scratch + x_bytes + dy_bytes;
+	for (int64_t r = 0; r < T; r += rows) {
+		struct pack px = {.t = t, .src = cpu_at(t, x, r * K), .n_row = K, .n_sum = T - r < rows ? T - r : rows,
+			.width = CPU_PANEL, .ld = K, .across = 1, .dst = (cpu_unit *)scratch};
+		struct pack py = px;
+
+		pack(dev, &px);
+		py.width = BWD_TILE;
+		py.ld = N;
+		py.dst = (cpu_unit *)(scratch + x_bytes);
+		c.nu = units_of(t, px.n_sum);
+		for (int64_t col = 0; col < N; col += cols) {
+			py.src = cpu_at(t, dy, r * N + col);
+			py.n_row = c.n = N - col < cols ? N - col : cols;
+			c.dw = dw + col * K;
+			pack(dev, &py);
+			cpu_par(dev, cpu_div_up(c.n, BWD_TILE), bwd_w_task, &c);
+		}
+	}
+	if (dbias)
+		cpu_par(dev, cpu_div_up(N, 64), bwd_bias_task, &c);
+	return KN_OK;
+}

@@ -1,0 +1,15 @@
+/* kernels/cpu: the row operations for AVX-512 with the bf16 dot instruction. */
+#include <immintrin.h>
+#define VEC(name) name##_avx512bf16
+#define VEC_NAME "avx512bf16"
+#define FN __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma"))) static
+#define W 16
+#define LIM 24
+#define BF16_DOT 1
+#define DOT(acc, a, b) ((vf)_mm512_dpbf16_ps(acc, (__m512bh)(a), (__m512bh)(b)))
+#define FMA(a, b, c) ((vf)_mm512_fmadd_ps(a, b, c))
+#define MAX(a, b) ((vf)_mm512_max_ps(a, b))
+#define MIN(a, b) ((vf)_mm512_min_ps(a, b))
+#define SQRT(x) ((vf)_mm512_sqrt_ps(x))
+#define POW2(p, n) ((vf)_mm512_scalef_ps(p, n))
+#include "kernels/cpu/vec_impl.h"

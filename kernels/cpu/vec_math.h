@@ -1,0 +1,161 @@
+/* Vectors, loads and stores by type, exp. Part of vec_impl.h. */
+typedef float vf __attribute__((vector_size(4 * W)));
+typedef int32_t vi __attribute__((vector_size(4 * W)));
+typedef uint32_t vu __attribute__((vector_size(4 * W)));
+typedef uint16_t vh __attribute__((vector_size(2 * W)));
+typedef float vfh __attribute__((vector_size(2 * W)));
+typedef double vd __attribute__((vector_size(4 * W)));
+
+INL vf vset(float x)
+{
+	return x - (vf){0};
+}
+
+INL vi iota(int32_t first)
+{
+	vi v;
+
+	for (int i = 0; i < W; i++)
+		v[i] = i;
+	return v + first;
+}
+
+/* m ? a : b, lane by lane; the lanes of m are all ones or all zeros. */
+INL vf sel(vi m, vf a, vf b)
+{
+	return (vf)(((vu)m & (vu)a) | (~(vu)m & (vu)b));
+}
+
+#if W == 4
+INL vf vsqrt(vf x)
+{
+	for (int i = 0; i < W; i++)
+		x[i] = sqrtf(x[i]);
+	return x;
+}
+#endif
+
+/* p·2ⁿ by two factors, so that both are normal numbers for every n that exp can need. */
+INL vf pow2(vf p, vf n)
+{
+	vi k = __builtin_convertvector(n, vi), h = k >> 1;
+
+	return p * (vf)((h + 127) << 23) * (vf)((k - h + 127) << 23);
+}
+
+INL vf from_bf16(vh h)
+{
+	return (vf)(__builtin_convertvector(h, vu) << 16);
+}
+
+/* The bf16 nearest to x, ties to even, in the low half of each lane; a NaN stays a quiet NaN. */
+INL vu to_bf16(vf x)
+{
+	vu u = (vu)x, r = (u + 0x7fff + (u >> 16 & 1)) >> 16, nan = (vu)(x != x);
+
+	return (nan & (u >> 16 | 0x40)) | (~nan & r);
+}
+
+/* Elements i … i+n−1 of p, n ≤ W; lanes from n on are 0. */
+INL vf ld(enum kn_dtype t, const void *p, int64_t i, int64_t n)
+{
+	if (t == KN_F32) {
+		const float *q = (const float *)p + i;
+		vf v = {0};
+
+		if (n >= W)
+			memcpy(&v, q, sizeof v);
+		else
+			for (int64_t j = 0; j < n; j++)
+				v[j] = q[j];
+		return v;
+	} else {
+		const uint16_t *q = (const uint16_t *)p + i;
+		vh h = {0};
+
+		if (n >= W)
+			memcpy(&h, q, sizeof h);
+		else
+			for (int64_t j = 0; j < n; j++)
+				h[j] = q[j];
+		return from_bf16(h);
+	}
+}
+
+INL void st(enum kn_dtype t, void *p, int64_t i, int64_t n, vf v)
+{
+	if (t == KN_F32) {
+		float *q = (float *)p + i;
+
+		if (n >= W)
+			memcpy(q, &v, sizeof v);
+		else
+			for (int64_t j = 0; j < n; j++)
+				q[j] = v[j];
+	} else {
+		uint16_t *q = (uint16_t *)p + i;
+		vh h = __builtin_convertvector(to_bf16(v), vh);
+
+		if (n >= W)
+			memcpy(q, &h, sizeof h);
+		else
+			for (int64_t j = 0; j < n; j++)
+				q[j] = h[j];
+	}
+}
+
+INL vf ldf(const float *p, int64_t i, int64_t n)
+{
+	return ld(KN_F32, p, i, n);
+}
+
+INL void stf(float *p, int64_t i, int64_t n, vf v)
+{
+	st(KN_F32, p, i, n, v);
+}
+
+/* Lane i gets lane i ^ step. */
+INL vf swap(vf v, int step)
+{
+	return __builtin_shuffle(v, iota(0) ^ step);
+}
+
+/* Sum and maximum of the lanes, in a tree of fixed form. */
+INL float hsum(vf v)
+{
+	for (int step = W / 2; step; step /= 2)
+		v += swap(v, step);
+	return v[0];
+}
+
+INL float hmax(vf v)
+{
+	for (int step = W / 2; step; step /= 2)
+		v = MAX(v, swap(v, step));
+	return v[0];
+}
+
+INL float hmin(vf v)
+{
+	return -hmax(-v);
+}
+
+/* e^x to about one unit in the last place: x = n·ln 2 + r, |r| ≤ ln 2 / 2, and a polynomial of degree 6 in r (the
+ * coefficients are those of Cephes' expf). 0 below −87.33, where the result would not be a normal number; inf above
+ * 88.73; NaN of NaN. */
+INL vf vexp(vf x)
+{
+	const float magic = 0x1.8p23f; /* adding it rounds to a whole number */
+	vf low = vset(-87.33654f), c = MIN(vset(89.0f), MAX(low, x)), n, r, p;
+
+	n = FMA(c, vset(1.44269504f), vset(magic)) - magic;
+	r = FMA(n, vset(-0.693359375f), c);
+	r = FMA(n, vset(2.12194440e-4f), r);
+	p = FMA(r, vset(1.9875691500e-4f), vset(1.3981999507e-3f));
+	p = FMA(p, r, vset(8.3334519073e-3f));
+	p = FMA(p, r, vset(4.1665795894e-2f));
+	p = FMA(p, r, vset(1.6666665459e-1f));
+	p = FMA(p, r, vset(5.0000001201e-1f));
+	p = FMA(p, r * r, r) + 1.0f;
+	return (vf)(~(vu)(x < low) & (vu)POW2(p, n));
+}
