@@ -1,8 +1,9 @@
-/* JSON documents for configuration and manifests: cJSON behind a face that keeps integers exact.
+/* JSON documents: configuration, manifests, tokenizers, records between programs.
  *
- * Not for the hot path (corpus rows have their own scanner). Depth at most SKY_MAX_JSON_DEPTH. Numbers keep their raw
- * text, so 64-bit integers survive; duplicate keys: the last wins; NaN and Infinity, as Python writes them, are read
- * as numbers where the flag allows. A node is borrowed from its document and dies with it. */
+ * Not for the hot path (corpus rows have their own scanner). Strict syntax, UTF-8, depth at most SKY_MAX_JSON_DEPTH.
+ * Numbers keep their raw text, so 64-bit integers survive; duplicate keys: the last value wins, at the first place; NaN
+ * and Infinity, as Python writes them, are numbers where the flag allows; a lone surrogate escape becomes U+FFFD. A node
+ * is borrowed from its document and dies with it. A document never changes once parsed: threads may share it. */
 #ifndef SKY_BASE_JSON_H
 #define SKY_BASE_JSON_H
 
@@ -23,6 +24,7 @@ enum sky_jtype { SKY_J_NULL, SKY_J_BOOL, SKY_J_NUMBER, SKY_J_STRING, SKY_J_ARRAY
 enum sky_json_flags {
 	SKY_JSON_PYTHON = 1u << 0,      /* accept bare NaN, Infinity, -Infinity */
 	SKY_JSON_NO_DUP = 1u << 1,      /* duplicate keys are an error */
+	SKY_JSON_NUL = 1u << 2,         /* accept \u0000 in string values; read them with sky_j_strn */
 };
 
 /* name is for messages ("config.json"); errors give line and column. text need not be NUL-terminated. */
@@ -33,9 +35,9 @@ void sky_json_free(struct sky_json *doc);
 const struct sky_jnode *sky_json_root(const struct sky_json *doc);
 
 enum sky_jtype sky_j_type(const struct sky_jnode *v);           /* NULL node counts as SKY_J_NULL */
-/* Object member or array element; NULL when absent or v is not a container of that kind (v may be NULL). */
+/* Object member (hashed) or array element; NULL when absent or v is not a container of that kind (v may be NULL). */
 const struct sky_jnode *sky_j_get(const struct sky_jnode *v, const char *key);
-const struct sky_jnode *sky_j_at(const struct sky_jnode *v, size_t i);          /* O(1) amortised for i, i + 1, … */
+const struct sky_jnode *sky_j_at(const struct sky_jnode *v, size_t i);          /* O(1) */
 size_t sky_j_len(const struct sky_jnode *v);                    /* members or elements, 0 otherwise */
 /* Iteration in order of the file. first of a container, next of a sibling; key is NULL inside arrays. */
 const struct sky_jnode *sky_j_first(const struct sky_jnode *v);
@@ -43,8 +45,10 @@ const struct sky_jnode *sky_j_next(const struct sky_jnode *v);
 const char *sky_j_key(const struct sky_jnode *v);
 /* Strings may hold NUL bytes only as \u0000, which is refused at parse time. NULL when v is not a string. */
 const char *sky_j_str(const struct sky_jnode *v);
+const char *sky_j_strn(const struct sky_jnode *v, size_t *n_p);
 /* Exact: false when v is not a number, not integral ("1.0" is integral), or out of range. */
 bool sky_j_i64(const struct sky_jnode *v, int64_t *out);
+bool sky_j_u64(const struct sky_jnode *v, uint64_t *out);
 bool sky_j_f64(const struct sky_jnode *v, double *out);
 bool sky_j_bool(const struct sky_jnode *v, bool *out);
 const char *sky_j_raw(const struct sky_jnode *v);               /* raw text of a number */
@@ -73,7 +77,7 @@ void sky_jw_arr(struct sky_jw *w);
 void sky_jw_close_obj(struct sky_jw *w);
 void sky_jw_close_arr(struct sky_jw *w);
 void sky_jw_key(struct sky_jw *w, const char *key);
-void sky_jw_str(struct sky_jw *w, const char *s);
+void sky_jw_str(struct sky_jw *w, const char *s);               /* NULL writes null; bytes that are not UTF-8 become U+FFFD */
 void sky_jw_strn(struct sky_jw *w, const char *s, size_t n);
 void sky_jw_i64(struct sky_jw *w, int64_t v);
 void sky_jw_u64(struct sky_jw *w, uint64_t v);
@@ -82,6 +86,7 @@ void sky_jw_f32(struct sky_jw *w, float v);
 void sky_jw_bool(struct sky_jw *w, bool v);
 void sky_jw_null(struct sky_jw *w);
 void sky_jw_raw(struct sky_jw *w, const char *s, size_t n);     /* text that is JSON already */
+void sky_jw_node(struct sky_jw *w, const struct sky_jnode *v);  /* a parsed value, numbers by raw text */
 /* key and value in one call */
 void sky_jw_kstr(struct sky_jw *w, const char *key, const char *s);
 void sky_jw_ki64(struct sky_jw *w, const char *key, int64_t v);
