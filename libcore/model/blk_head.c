@@ -1,6 +1,6 @@
-/* model: the end of the model: final norm, output product, log-probs of given tokens, and back. Works in chunks of rows, so
- * that logits exist for one chunk at a time; backward makes them again.
- * n rows of a chunk (at most C), D model width, V vocabulary. */
+/* model: the end of the model: final norm, output product, log-probs of given tokens, and back. Works
+ * in chunks of rows, so that logits exist for one chunk at a time; backward makes them again. n rows of
+ * a chunk (at most C), D model width, V vocabulary. */
 #include "model/model_int.h"
 
 #include <string.h>
@@ -10,13 +10,13 @@
 #define MAX_CHUNK 1024
 
 struct scratch {
-	int32_t *row, *target;                          /* [C] */
+	int32_t *row, *target;                                /* [C] */
 	float *logprob, *entropy, *lse, *dlogprob, *dentropy; /* [C] */
-	float *rstd;                                    /* [C] */
-	float *x, *dx;                                  /* [C, D], where rows are scattered */
-	void *h, *dh;                                   /* [C, D] of the compute type */
-	float *logits;                                  /* [C, V] */
-	void *dlogits;                                  /* [C, V] of the compute type; logits itself in f32 */
+	float *rstd;                                          /* [C] */
+	float *x, *dx;                                        /* [C, D], where rows are scattered */
+	void *h, *dh;                                         /* [C, D] of the compute type */
+	float *logits;                                        /* [C, V] */
+	void *dlogits; /* [C, V] of the compute type; logits itself in f32 */
 };
 
 static int64_t chunk_rows(const struct sky_pass *p)
@@ -71,7 +71,8 @@ static bool is_run(const int32_t *row, int64_t n)
 }
 
 /* *x_p [n, D]: the last residual stream at the rows; s->h its norm. */
-static int norm_rows(struct sky_pass *p, struct scratch *s, const int32_t *row, int64_t n, const float **x_p)
+static int norm_rows(struct sky_pass *p, struct scratch *s, const int32_t *row, int64_t n,
+		     const float **x_p)
 {
 	const struct sky_head_spec *spec = &p->m->plan.head;
 	const float *last = p->x[p->m->plan.n_block];
@@ -83,14 +84,15 @@ static int norm_rows(struct sky_pass *p, struct scratch *s, const int32_t *row, 
 		KN_TRY(rc, p->ops->copy(p->s, s->row, row, (uint64_t)n * sizeof(int32_t)));
 		KN_TRY(rc, p->ops->embed(p->s, KN_F32, n, p->D, s->row, last, s->x));
 	}
-	KN_TRY(rc, p->ops->rmsnorm(p->s, n, p->D, KN_F32, *x_p, sky_slot_at(p->m, spec->norm)->vec, spec->eps, p->t, s->h,
-	                           s->rstd));
+	KN_TRY(rc, p->ops->rmsnorm(p->s, n, p->D, KN_F32, *x_p, sky_slot_at(p->m, spec->norm)->vec,
+				   spec->eps, p->t, s->h, s->rstd));
 	return rc;
 }
 
 static int product(struct sky_pass *p, struct scratch *s, int64_t n, float *logits)
 {
-	return p->ops->linear(p->s, sky_slot_at(p->m, p->m->plan.head.out)->w, n, s->h, NULL, KN_F32, logits, 0);
+	return p->ops->linear(p->s, sky_slot_at(p->m, p->m->plan.head.out)->w, n, s->h, NULL, KN_F32,
+			      logits, 0);
 }
 
 int sky_head_logits(struct sky_pass *p, const int32_t *row, int64_t n, float *logits)
@@ -126,7 +128,7 @@ int sky_head_score(struct sky_pass *p, struct sky_head_rows *q)
 		KN_TRY(rc, product(p, &s, n, s.logits));
 		KN_TRY(rc, p->ops->copy(p->s, s.target, q->target + i, bytes));
 		KN_TRY(rc, p->ops->logprob(p->s, n, V, s.logits, s.target, q->inv_temp, s.logprob,
-		                           q->has_entropy ? s.entropy : NULL, s.lse));
+					   q->has_entropy ? s.entropy : NULL, s.lse));
 		KN_TRY(rc, p->ops->copy(p->s, q->logprob + i, s.logprob, bytes));
 		KN_TRY(rc, p->ops->copy(p->s, q->lse + i, s.lse, bytes));
 		if (q->has_entropy) {
@@ -137,8 +139,8 @@ int sky_head_score(struct sky_pass *p, struct sky_head_rows *q)
 }
 
 /* What logprob_bwd reads besides the logits. */
-static int put_chunk(struct sky_pass *p, struct scratch *s, const struct sky_head_rows *q, int64_t i, int64_t n,
-                     bool use_entropy)
+static int put_chunk(struct sky_pass *p, struct scratch *s, const struct sky_head_rows *q, int64_t i,
+		     int64_t n, bool use_entropy)
 {
 	uint64_t bytes = (uint64_t)n * sizeof(float);
 	int rc = p->ops->copy(p->s, s->target, q->target + i, bytes);
@@ -153,12 +155,14 @@ static int put_chunk(struct sky_pass *p, struct scratch *s, const struct sky_hea
 }
 
 /* Gradient of the norm's input into p->dx at the rows. */
-static int norm_back(struct sky_pass *p, struct scratch *s, const int32_t *row, int64_t n, const float *x)
+static int norm_back(struct sky_pass *p, struct scratch *s, const int32_t *row, int64_t n,
+		     const float *x)
 {
 	const struct sky_slot *norm = sky_slot_at(p->m, p->m->plan.head.norm);
 	bool run = is_run(row, n);
 	float *dx = run ? p->dx + row[0] * p->D : s->dx;
-	int rc = p->ops->rmsnorm_bwd(p->s, n, p->D, KN_F32, x, norm->vec, s->rstd, p->t, s->dh, KN_F32, dx, 0, norm->grad);
+	int rc = p->ops->rmsnorm_bwd(p->s, n, p->D, KN_F32, x, norm->vec, s->rstd, p->t, s->dh, KN_F32,
+				     dx, 0, norm->grad);
 
 	if (!run) {
 		KN_TRY(rc, p->ops->embed_bwd(p->s, n, p->D, s->row, s->dx, p->dx));
@@ -181,9 +185,11 @@ int sky_head_backward(struct sky_pass *p, const struct sky_head_rows *q, bool us
 		rc = norm_rows(p, &s, q->row + i, n, &x);
 		KN_TRY(rc, product(p, &s, n, s.logits));
 		KN_TRY(rc, put_chunk(p, &s, q, i, n, use_entropy));
-		KN_TRY(rc, p->ops->logprob_bwd(p->s, n, V, s.logits, s.target, q->inv_temp, s.lse, s.dlogprob,
-		                               use_entropy ? s.dentropy : NULL, use_entropy ? s.entropy : NULL, p->t, s.dlogits));
-		KN_TRY(rc, p->ops->linear_bwd_w(p->s, p->t, n, V, p->D, s.dlogits, s.h, out->grad, NULL));
+		KN_TRY(rc, p->ops->logprob_bwd(p->s, n, V, s.logits, s.target, q->inv_temp, s.lse,
+					       s.dlogprob, use_entropy ? s.dentropy : NULL,
+					       use_entropy ? s.entropy : NULL, p->t, s.dlogits));
+		KN_TRY(rc,
+		       p->ops->linear_bwd_w(p->s, p->t, n, V, p->D, s.dlogits, s.h, out->grad, NULL));
 		KN_TRY(rc, p->ops->linear_bwd_x(p->s, out->w, n, s.dlogits, p->t, s.dh, 0));
 		KN_TRY(rc, norm_back(p, &s, q->row + i, n, x));
 	}

@@ -1,18 +1,20 @@
-/* model: SwiGLU as a block: norm, fused gate and up product, silu(gate)·up, down product. T rows, D model width, I inner width. */
+/* model: SwiGLU as a block: norm, fused gate and up product, silu(gate)·up, down product. T rows, D
+ * model width, I inner width. */
 #include "model/model_int.h"
 
-/* Rows at a time when nothing is kept: the inner arrays then stay in cache, and a long prefill needs no more memory. */
+/* Rows at a time when nothing is kept: the inner arrays then stay in cache, and a long prefill needs no
+ * more memory. */
 #define CHUNK 512
 
 struct act {
-	float *rstd;    /* [T] */
-	void *h;        /* [T, D] normed input */
-	void *gu;       /* [T, 2I], or CHUNK rows when nothing is kept */
-	void *y;        /* [CHUNK, I] */
+	float *rstd; /* [T] */
+	void *h;     /* [T, D] normed input */
+	void *gu;    /* [T, 2I], or CHUNK rows when nothing is kept */
+	void *y;     /* [CHUNK, I] */
 	/* backward */
-	void *dy, *y_all;       /* [T, I] */
-	void *dgu;              /* [T, 2I] */
-	void *dh;               /* [T, D] */
+	void *dy, *y_all; /* [T, I] */
+	void *dgu;        /* [T, 2I] */
+	void *dh;         /* [T, D] */
 };
 
 static int64_t chunk_rows(const struct sky_pass *p)
@@ -20,7 +22,8 @@ static int64_t chunk_rows(const struct sky_pass *p)
 	return p->T < CHUNK ? p->T : CHUNK;
 }
 
-static void mlp_layout(const struct sky_pass *p, struct sky_block *b, struct sky_ws *kept, struct sky_ws *tmp)
+static void mlp_layout(const struct sky_pass *p, struct sky_block *b, struct sky_ws *kept,
+		       struct sky_ws *tmp)
 {
 	const struct sky_mlp_spec *s = b->spec;
 	uint64_t T = (uint64_t)p->T, I = (uint64_t)s->d_ff, C = (uint64_t)chunk_rows(p);
@@ -49,8 +52,8 @@ static int mlp_forward(struct sky_pass *p, struct sky_block *b)
 	const struct sky_mlp_spec *s = b->spec;
 	const struct act *a = b->act;
 	int64_t I = s->d_ff, C = chunk_rows(p);
-	int rc = p->ops->rmsnorm(p->s, p->T, p->D, KN_F32, p->x_in, sky_slot_at(p->m, s->norm)->vec, s->eps, p->t, a->h,
-	                         p->keep ? a->rstd : NULL);
+	int rc = p->ops->rmsnorm(p->s, p->T, p->D, KN_F32, p->x_in, sky_slot_at(p->m, s->norm)->vec,
+				 s->eps, p->t, a->h, p->keep ? a->rstd : NULL);
 
 	KN_TRY(rc, sky_pass_carry(p));
 	for (int64_t r = 0; rc == 0 && r < p->T; r += C) {
@@ -58,9 +61,11 @@ static int mlp_forward(struct sky_pass *p, struct sky_block *b)
 		char *h = (char *)a->h + (uint64_t)(r * p->D) * p->esz;
 		char *gu = (char *)a->gu + (p->keep ? (uint64_t)(r * 2 * I) * p->esz : 0);
 
-		KN_TRY(rc, p->ops->linear(p->s, sky_slot_at(p->m, s->gate_up)->w, n, h, NULL, p->t, gu, 0));
+		KN_TRY(rc,
+		       p->ops->linear(p->s, sky_slot_at(p->m, s->gate_up)->w, n, h, NULL, p->t, gu, 0));
 		KN_TRY(rc, p->ops->silu_mul(p->s, p->t, n, I, gu, a->y));
-		KN_TRY(rc, p->ops->linear(p->s, sky_slot_at(p->m, s->down)->w, n, a->y, NULL, KN_F32, p->x_out + r * p->D, 1));
+		KN_TRY(rc, p->ops->linear(p->s, sky_slot_at(p->m, s->down)->w, n, a->y, NULL, KN_F32,
+					  p->x_out + r * p->D, 1));
 	}
 	return rc;
 }
@@ -68,7 +73,8 @@ static int mlp_forward(struct sky_pass *p, struct sky_block *b)
 static int mlp_backward(struct sky_pass *p, struct sky_block *b)
 {
 	const struct sky_mlp_spec *s = b->spec;
-	const struct sky_slot *norm = sky_slot_at(p->m, s->norm), *gate_up = sky_slot_at(p->m, s->gate_up);
+	const struct sky_slot *norm = sky_slot_at(p->m, s->norm),
+			      *gate_up = sky_slot_at(p->m, s->gate_up);
 	const struct sky_slot *down = sky_slot_at(p->m, s->down);
 	const struct act *a = b->act;
 	int64_t I = s->d_ff;
@@ -76,14 +82,20 @@ static int mlp_backward(struct sky_pass *p, struct sky_block *b)
 
 	KN_TRY(rc, p->ops->silu_mul_bwd(p->s, p->t, p->T, I, a->gu, a->dy, a->dgu, a->y_all));
 	KN_TRY(rc, p->ops->linear_bwd_w(p->s, p->t, p->T, p->D, I, p->dy, a->y_all, down->grad, NULL));
-	KN_TRY(rc, p->ops->linear_bwd_w(p->s, p->t, p->T, 2 * I, p->D, a->dgu, a->h, gate_up->grad, NULL));
+	KN_TRY(rc,
+	       p->ops->linear_bwd_w(p->s, p->t, p->T, 2 * I, p->D, a->dgu, a->h, gate_up->grad, NULL));
 	KN_TRY(rc, p->ops->linear_bwd_x(p->s, gate_up->w, p->T, a->dgu, p->t, a->dh, 0));
-	KN_TRY(rc, p->ops->rmsnorm_bwd(p->s, p->T, p->D, KN_F32, p->x_in, norm->vec, a->rstd, p->t, a->dh, KN_F32, p->dx, 1,
-	                               norm->grad));
+	KN_TRY(rc, p->ops->rmsnorm_bwd(p->s, p->T, p->D, KN_F32, p->x_in, norm->vec, a->rstd, p->t,
+				       a->dh, KN_F32, p->dx, 1, norm->grad));
 	return rc;
 }
 
 const struct sky_block_kind sky_blk_mlp = {
-	.name = "mlp", .spec_bytes = sizeof(struct sky_mlp_spec), .act_bytes = sizeof(struct act),
-	.layout = mlp_layout, .layout_bwd = mlp_layout_bwd, .forward = mlp_forward, .backward = mlp_backward,
+	.name = "mlp",
+	.spec_bytes = sizeof(struct sky_mlp_spec),
+	.act_bytes = sizeof(struct act),
+	.layout = mlp_layout,
+	.layout_bwd = mlp_layout_bwd,
+	.forward = mlp_forward,
+	.backward = mlp_backward,
 };

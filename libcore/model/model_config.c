@@ -1,10 +1,11 @@
-/* model: config.json and generation_config.json under one spelling of every key (v4 and v5 of transformers). */
+/* model: config.json and generation_config.json under one spelling of every key (v4 and v5 of
+ * transformers). */
 #include "model/model_int.h"
 
 #include <math.h>
 #include <string.h>
 
-#define MAX_SIZE (1 << 24)      /* of any dimension; keeps every product of two far from overflow */
+#define MAX_SIZE (1 << 24) /* of any dimension; keeps every product of two far from overflow */
 #define MAX_LAYERS 4096
 
 static int bad(const struct sky_conf *c, struct sky_err *err, const char *key, const char *why)
@@ -22,7 +23,7 @@ static const struct sky_jnode *find(const struct sky_conf *c, const char *key)
 
 /* A size: integer in 1 … max. def 0: the key is required. */
 static int get_size(const struct sky_conf *c, const char *key, int64_t def, int64_t max, int64_t *out,
-                    struct sky_err *err)
+		    struct sky_err *err)
 {
 	const struct sky_jnode *v = find(c, key);
 
@@ -31,14 +32,14 @@ static int get_size(const struct sky_conf *c, const char *key, int64_t def, int6
 		return def ? 0 : bad(c, err, key, "is missing");
 	}
 	if (!sky_j_i64(v, out) || *out < 1 || *out > max) {
-		return sky_fail(err, SKY_E_DATA, "%s: %s must be a whole number from 1 to %lld", c->path, key,
-		                (long long)max);
+		return sky_fail(err, SKY_E_DATA, "%s: %s must be a whole number from 1 to %lld",
+				c->path, key, (long long)max);
 	}
 	return 0;
 }
 
-static int get_num(const struct sky_conf *c, const struct sky_jnode *v, const char *key, double def, double *out,
-                   struct sky_err *err)
+static int get_num(const struct sky_conf *c, const struct sky_jnode *v, const char *key, double def,
+		   double *out, struct sky_err *err)
 {
 	*out = def;
 	if (sky_j_type(v) == SKY_J_NULL) {
@@ -58,8 +59,9 @@ int sky_conf_want_str(const struct sky_conf *c, const char *key, const char *wan
 	if (sky_j_type(v) == SKY_J_NULL || (s && strcmp(s, want) == 0)) {
 		return 0;
 	}
-	return sky_fail(err, SKY_E_DATA, "%s: %s is \"%s\", but %s models are computed with \"%s\" only", c->path, key,
-	                s ? s : "?", c->pub.family, want);
+	return sky_fail(err, SKY_E_DATA,
+			"%s: %s is \"%s\", but %s models are computed with \"%s\" only", c->path, key,
+			s ? s : "?", c->pub.family, want);
 }
 
 int sky_conf_want_bool(const struct sky_conf *c, const char *key, bool want, struct sky_err *err)
@@ -70,8 +72,10 @@ int sky_conf_want_bool(const struct sky_conf *c, const char *key, bool want, str
 	if (sky_j_type(v) == SKY_J_NULL || (sky_j_bool(v, &b) && b == want)) {
 		return 0;
 	}
-	return sky_fail(err, SKY_E_DATA, "%s: %s must be %s: anything else changes the arithmetic of %s and is not supported",
-	                c->path, key, want ? "true" : "false", c->pub.family);
+	return sky_fail(
+		err, SKY_E_DATA,
+		"%s: %s must be %s: anything else changes the arithmetic of %s and is not supported",
+		c->path, key, want ? "true" : "false", c->pub.family);
 }
 
 int sky_conf_want_num(const struct sky_conf *c, const char *key, double want, struct sky_err *err)
@@ -82,8 +86,10 @@ int sky_conf_want_num(const struct sky_conf *c, const char *key, double want, st
 	if (sky_j_type(v) == SKY_J_NULL || (sky_j_f64(v, &x) && x == want)) {
 		return 0;
 	}
-	return sky_fail(err, SKY_E_DATA, "%s: %s must be %g: anything else changes the arithmetic of %s and is not supported",
-	                c->path, key, want, c->pub.family);
+	return sky_fail(
+		err, SKY_E_DATA,
+		"%s: %s must be %g: anything else changes the arithmetic of %s and is not supported",
+		c->path, key, want, c->pub.family);
 }
 
 int sky_conf_want_null(const struct sky_conf *c, const char *key, struct sky_err *err)
@@ -91,8 +97,9 @@ int sky_conf_want_null(const struct sky_conf *c, const char *key, struct sky_err
 	if (sky_j_type(find(c, key)) == SKY_J_NULL) {
 		return 0;
 	}
-	return sky_fail(err, SKY_E_DATA, "%s: %s is set, which changes the arithmetic of %s and is not supported", c->path,
-	                key, c->pub.family);
+	return sky_fail(err, SKY_E_DATA,
+			"%s: %s is set, which changes the arithmetic of %s and is not supported",
+			c->path, key, c->pub.family);
 }
 
 /* ---- rotary embedding: rope_parameters (v5), rope_scaling (v4), top level, in this order ---- */
@@ -107,19 +114,27 @@ static const struct sky_jnode *rope_key(const struct sky_conf *c, const char *ke
 			return v;
 		}
 	}
-	return strcmp(key, "rope_theta") == 0 || strcmp(key, "partial_rotary_factor") == 0 ? find(c, key) : NULL;
+	return strcmp(key, "rope_theta") == 0 || strcmp(key, "partial_rotary_factor") == 0
+		       ? find(c, key)
+		       : NULL;
 }
 
-static int rope_num(const struct sky_conf *c, const char *key, double def, double *out, struct sky_err *err)
+static int rope_num(const struct sky_conf *c, const char *key, double def, double *out,
+		    struct sky_err *err)
 {
 	return get_num(c, rope_key(c, key), key, def, out, err);
 }
 
 static int rope_type(struct sky_conf *c, struct sky_err *err)
 {
-	static const struct { const char *name; enum sky_rope_type type; } known[] = {
-		{ "default", SKY_ROPE_DEFAULT }, { "linear", SKY_ROPE_LINEAR },
-		{ "llama3", SKY_ROPE_LLAMA3 }, { "yarn", SKY_ROPE_YARN },
+	static const struct {
+		const char *name;
+		enum sky_rope_type type;
+	} known[] = {
+		{ "default", SKY_ROPE_DEFAULT },
+		{ "linear", SKY_ROPE_LINEAR },
+		{ "llama3", SKY_ROPE_LLAMA3 },
+		{ "yarn", SKY_ROPE_YARN },
 	};
 	const struct sky_jnode *v = rope_key(c, "rope_type");
 	const char *s;
@@ -136,8 +151,9 @@ static int rope_type(struct sky_conf *c, struct sky_err *err)
 			return 0;
 		}
 	}
-	return sky_fail(err, SKY_E_DATA, "%s: rope_type \"%s\" is not one of default, linear, llama3, yarn", c->path,
-	                s ? s : "?");
+	return sky_fail(err, SKY_E_DATA,
+			"%s: rope_type \"%s\" is not one of default, linear, llama3, yarn", c->path,
+			s ? s : "?");
 }
 
 static int read_rope(struct sky_conf *c, struct sky_err *err)
@@ -165,11 +181,14 @@ static int read_rope(struct sky_conf *c, struct sky_err *err)
 		return rc;
 	}
 	if (r->theta <= 1 || r->factor <= 0 || r->orig_pos < 1 || r->partial <= 0 || r->partial > 1) {
-		return bad(c, err, "rope_theta, factor, original_max_position_embeddings or partial_rotary_factor",
-		           "is out of range");
+		return bad(
+			c, err,
+			"rope_theta, factor, original_max_position_embeddings or partial_rotary_factor",
+			"is out of range");
 	}
 	if (r->type == SKY_ROPE_LLAMA3 && (r->lo <= 0 || r->hi <= r->lo)) {
-		return bad(c, err, "high_freq_factor", "must be above low_freq_factor, and both above 0");
+		return bad(c, err, "high_freq_factor",
+			   "must be above low_freq_factor, and both above 0");
 	}
 	if (r->type == SKY_ROPE_YARN && (r->beta_fast <= 0 || r->beta_slow <= 0)) {
 		return bad(c, err, "beta_fast or beta_slow", "must be above 0");
@@ -186,7 +205,8 @@ static int add_eos(struct sky_conf *c, const struct sky_jnode *v, const char *pa
 	int64_t id;
 
 	if (!sky_j_i64(v, &id)) {
-		return sky_fail(err, SKY_E_DATA, "%s: eos_token_id must be a token id or a list of token ids", path);
+		return sky_fail(err, SKY_E_DATA,
+				"%s: eos_token_id must be a token id or a list of token ids", path);
 	}
 	if (id < 0 || id >= p->vocab) {
 		return 0;
@@ -197,13 +217,15 @@ static int add_eos(struct sky_conf *c, const struct sky_jnode *v, const char *pa
 		}
 	}
 	if (p->n_eos == (int)(sizeof p->eos / sizeof p->eos[0])) {
-		return sky_fail(err, SKY_E_LIMIT, "%s: more than %d different eos_token_id", path, p->n_eos);
+		return sky_fail(err, SKY_E_LIMIT, "%s: more than %d different eos_token_id", path,
+				p->n_eos);
 	}
 	p->eos[p->n_eos++] = (int32_t)id;
 	return 0;
 }
 
-static int read_eos(struct sky_conf *c, const struct sky_jnode *v, const char *path, struct sky_err *err)
+static int read_eos(struct sky_conf *c, const struct sky_jnode *v, const char *path,
+		    struct sky_err *err)
 {
 	int rc = 0;
 
@@ -265,7 +287,8 @@ static int read_sizes(struct sky_conf *c, struct sky_err *err)
 		return rc;
 	}
 	if (sky_j_type(find(c, "head_dim")) == SKY_J_NULL && p->d_model % p->n_head) {
-		return bad(c, err, "hidden_size", "is not a multiple of num_attention_heads, and head_dim is absent");
+		return bad(c, err, "hidden_size",
+			   "is not a multiple of num_attention_heads, and head_dim is absent");
 	}
 	rc = get_size(c, "head_dim", p->d_model / p->n_head, MAX_SIZE, &p->d_head, err);
 	if (rc < 0) {
@@ -275,12 +298,14 @@ static int read_sizes(struct sky_conf *c, struct sky_err *err)
 		return bad(c, err, "num_attention_heads", "is not a multiple of num_key_value_heads");
 	}
 	if (p->n_head * p->d_head > MAX_SIZE || p->d_ff > MAX_SIZE / 2) {
-		return bad(c, err, "num_attention_heads × head_dim or intermediate_size", "is too large");
+		return bad(c, err, "num_attention_heads × head_dim or intermediate_size",
+			   "is too large");
 	}
 	return 0;
 }
 
-int sky_conf_read(const struct sky_jnode *top, const char *path, struct sky_conf *c, struct sky_err *err)
+int sky_conf_read(const struct sky_jnode *top, const char *path, struct sky_conf *c,
+		  struct sky_err *err)
 {
 	const char *type;
 
@@ -296,7 +321,8 @@ int sky_conf_read(const struct sky_jnode *top, const char *path, struct sky_conf
 	c->arch = sky_j_str(sky_j_at(sky_j_get(top, "architectures"), 0));
 	c->arch = c->arch ? c->arch : "";
 	if (!type || strlen(type) >= sizeof c->pub.family) {
-		return bad(c, err, "model_type", "is missing: this is not the configuration of a language model");
+		return bad(c, err, "model_type",
+			   "is missing: this is not the configuration of a language model");
 	}
 	memcpy(c->pub.family, type, strlen(type) + 1);
 	return 0;
@@ -308,7 +334,8 @@ int sky_conf_read_dense(struct sky_conf *c, struct sky_err *err)
 	bool tied = false;
 	int rc = read_sizes(c, err);
 
-	if (rc < 0 || (rc = get_num(c, find(c, "rms_norm_eps"), "rms_norm_eps", 1e-6, &c->eps, err)) < 0 ||
+	if (rc < 0 ||
+	    (rc = get_num(c, find(c, "rms_norm_eps"), "rms_norm_eps", 1e-6, &c->eps, err)) < 0 ||
 	    (rc = read_rope(c, err)) < 0) {
 		return rc;
 	}

@@ -1,4 +1,5 @@
-/* model: pages of running sequences. Page i is page i of every block that keeps state; counts and the free list stand on the host. */
+/* model: pages of running sequences. Page i is page i of every block that keeps state; counts and the
+ * free list stand on the host. */
 #include "model/model_int.h"
 
 #include <assert.h>
@@ -18,7 +19,8 @@ int sky_kvpool_new(struct sky_model *m, int64_t n_page, struct sky_kvpool **p_p,
 	int rc;
 
 	if (n_page < 1 || n_page > INT32_MAX) {
-		return sky_fail(err, SKY_E_USAGE, "a pool needs 1 to %d pages, not %lld", INT32_MAX, (long long)n_page);
+		return sky_fail(err, SKY_E_USAGE, "a pool needs 1 to %d pages, not %lld", INT32_MAX,
+				(long long)n_page);
 	}
 	p = calloc(1, sizeof *p);
 	if (p) {
@@ -97,8 +99,9 @@ int32_t sky_kvpool_fork(struct sky_kvpool *p, int32_t page)
 		const struct sky_block *b = &m->plan.block[i];
 		char *base = sky_kvpool_pages(p, b);
 
-		if (b->page_bytes && m->d.ops->copy(m->d.stream, base + (uint64_t)to * b->page_bytes,
-		                                    base + (uint64_t)page * b->page_bytes, b->page_bytes) != 0) {
+		if (b->page_bytes &&
+		    m->d.ops->copy(m->d.stream, base + (uint64_t)to * b->page_bytes,
+				   base + (uint64_t)page * b->page_bytes, b->page_bytes) != 0) {
 			sky_kvpool_drop(p, to);
 			return -1;
 		}

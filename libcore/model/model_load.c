@@ -1,12 +1,13 @@
-/* model: from a checkpoint to the slots of a plan. Every tensor is checked against the name table before anything is copied.
- * Masters are f32; packed products, lookup tables and vectors are rounded to the compute type. */
+/* model: from a checkpoint to the slots of a plan. Every tensor is checked against the name table
+ * before anything is copied. Masters are f32; packed products, lookup tables and vectors are rounded to
+ * the compute type. */
 #include "model/model_int.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CONVERT_ELEMS (1 << 18)         /* host buffer for element types that the device does not read */
+#define CONVERT_ELEMS (1 << 18) /* host buffer for element types that the device does not read */
 
 int sky_kn_fail(const struct sky_model *m, int status, const char *what, struct sky_err *err)
 {
@@ -26,8 +27,10 @@ static bool ends_with(const char *s, const char *tail)
 bool sky_load_skips(const struct sky_model *m, const char *name)
 {
 	static const char *const head[] = {
-		"model.visual.", "visual.", "vision_tower.", "model.vision_tower.", "mm_projector.",
-		"multi_modal_projector.", "mtp.",
+		"model.visual.", "visual.",
+		"vision_tower.", "model.vision_tower.",
+		"mm_projector.", "multi_modal_projector.",
+		"mtp.",
 	};
 	static const char *const tail[] = { ".rotary_emb.inv_freq", ".k_scale", ".v_scale" };
 	int64_t layer = 0;
@@ -76,18 +79,22 @@ static int check_tensor(const struct sky_model *m, const struct sky_name *n, str
 	char want[128], have[128];
 
 	if (!t) {
-		return sky_fail(err, SKY_E_DATA, "%s: tensor %s is missing, which config.json (%s) calls for", m->dir, n->name,
-		                m->cfg.family);
+		return sky_fail(err, SKY_E_DATA,
+				"%s: tensor %s is missing, which config.json (%s) calls for", m->dir,
+				n->name, m->cfg.family);
 	}
-	if (t->n_dim != n->n_dim || memcmp(t->shape, n->shape, (size_t)n->n_dim * sizeof t->shape[0]) != 0) {
+	if (t->n_dim != n->n_dim ||
+	    memcmp(t->shape, n->shape, (size_t)n->n_dim * sizeof t->shape[0]) != 0) {
 		shape_text(want, sizeof want, n->n_dim, n->shape);
 		shape_text(have, sizeof have, t->n_dim, t->shape);
-		return sky_fail(err, SKY_E_DATA, "%s: tensor %s has shape %s, but config.json makes it %s", m->dir, n->name,
-		                have, want);
+		return sky_fail(err, SKY_E_DATA,
+				"%s: tensor %s has shape %s, but config.json makes it %s", m->dir,
+				n->name, have, want);
 	}
 	if (!is_float(t->dtype)) {
-		return sky_fail(err, SKY_E_DATA, "%s: tensor %s has type %s; weights must be F32, BF16, F16 or F64", m->dir,
-		                n->name, sky_dtype_name(t->dtype));
+		return sky_fail(err, SKY_E_DATA,
+				"%s: tensor %s has type %s; weights must be F32, BF16, F16 or F64",
+				m->dir, n->name, sky_dtype_name(t->dtype));
 	}
 	return 0;
 }
@@ -100,16 +107,21 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* A tied head that is listed again is fine when it holds the same bytes. */
-static int check_tied_head(const struct sky_model *m, const struct sky_tensor *head, struct sky_err *err)
+static int check_tied_head(const struct sky_model *m, const struct sky_tensor *head,
+			   struct sky_err *err)
 {
 	const struct sky_name *n = &m->plan.name[m->plan.slot[m->plan.embed.table].name0];
 	const struct sky_tensor *t = sky_hf_find(m->hf, n->name);
 
-	if (t->dtype == head->dtype && t->bytes == head->bytes && memcmp(t->data, head->data, t->bytes) == 0) {
+	if (t->dtype == head->dtype && t->bytes == head->bytes &&
+	    memcmp(t->data, head->data, t->bytes) == 0) {
 		return 0;
 	}
-	return sky_fail(err, SKY_E_DATA, "%s: %s differs from %s, but config.json ties them (tie_word_embeddings); remove one "
-	                "or set tie_word_embeddings to false", m->dir, head->name, n->name);
+	return sky_fail(
+		err, SKY_E_DATA,
+		"%s: %s differs from %s, but config.json ties them (tie_word_embeddings); remove one "
+		"or set tie_word_embeddings to false",
+		m->dir, head->name, n->name);
 }
 
 static int check_unexpected(const struct sky_model *m, struct sky_err *err)
@@ -130,15 +142,18 @@ static int check_unexpected(const struct sky_model *m, struct sky_err *err)
 		struct sky_name key = { .name = (char *)t->name };
 		const struct sky_name *k = &key;
 
-		if (bsearch(&k, by_name, (size_t)n, sizeof *by_name, compare_names) || sky_load_skips(m, t->name)) {
+		if (bsearch(&k, by_name, (size_t)n, sizeof *by_name, compare_names) ||
+		    sky_load_skips(m, t->name)) {
 			continue;
 		}
 		if (m->cfg.tied && strcmp(t->name, "lm_head.weight") == 0) {
 			rc = check_tied_head(m, t, err);
 			continue;
 		}
-		rc = sky_fail(err, SKY_E_DATA, "%s: tensor %s is unknown to %s: config.json and the weights do not belong together",
-		              m->dir, t->name, m->cfg.family);
+		rc = sky_fail(
+			err, SKY_E_DATA,
+			"%s: tensor %s is unknown to %s: config.json and the weights do not belong together",
+			m->dir, t->name, m->cfg.family);
 	}
 	free(by_name);
 	return rc;
@@ -147,7 +162,8 @@ static int check_unexpected(const struct sky_model *m, struct sky_err *err)
 /* ---- filling ---- */
 
 /* n elements of a checkpoint tensor to device f32. */
-static int put_f32(struct sky_model *m, const struct sky_tensor *t, float *dst, float *buf, struct sky_err *err)
+static int put_f32(struct sky_model *m, const struct sky_tensor *t, float *dst, float *buf,
+		   struct sky_err *err)
 {
 	uint64_t e = (uint64_t)sky_dtype_bits(t->dtype) / 8;
 	int rc = 0;
@@ -156,8 +172,8 @@ static int put_f32(struct sky_model *m, const struct sky_tensor *t, float *dst, 
 		int64_t k = t->n - i < CONVERT_ELEMS ? t->n - i : CONVERT_ELEMS;
 
 		if (sky_to_f32(t->dtype, (const char *)t->data + (uint64_t)i * e, buf, (size_t)k) < 0) {
-			return sky_fail(err, SKY_E_DATA, "%s: tensor %s cannot be converted from %s", m->dir, t->name,
-			                sky_dtype_name(t->dtype));
+			return sky_fail(err, SKY_E_DATA, "%s: tensor %s cannot be converted from %s",
+					m->dir, t->name, sky_dtype_name(t->dtype));
 		}
 		KN_TRY(rc, m->d.ops->copy(m->d.stream, dst + i, buf, (uint64_t)k * sizeof(float)));
 		KN_TRY(rc, m->d.ops->sync(m->d.stream));
@@ -212,7 +228,8 @@ static int slot_from_raw(struct sky_model *m, struct sky_slot *s)
 		const struct sky_name *n = &m->plan.name[s->name0 + i];
 		const struct sky_tensor *t = sky_hf_find(m->hf, n->name);
 
-		KN_TRY(rc, ops->copy(m->d.stream, dst + (uint64_t)(n->row0 * s->K) * m->esz, t->data, t->bytes));
+		KN_TRY(rc, ops->copy(m->d.stream, dst + (uint64_t)(n->row0 * s->K) * m->esz, t->data,
+				     t->bytes));
 	}
 	if (rc == 0 && s->use & SKY_SLOT_PRODUCT) {
 		rc = ops->weight_set(m->d.stream, s->w, dst);
@@ -234,7 +251,8 @@ static bool slot_is_raw(const struct sky_model *m, const struct sky_slot *s)
 	return true;
 }
 
-static int fill_slot(struct sky_model *m, struct sky_slot *s, float *master, float *buf, struct sky_err *err)
+static int fill_slot(struct sky_model *m, struct sky_slot *s, float *master, float *buf,
+		     struct sky_err *err)
 {
 	int rc = 0;
 
@@ -282,7 +300,8 @@ int sky_load_tensors(struct sky_model *m, struct sky_err *err)
 		rc = sky_kn_fail(m, rc, "allocating the load buffer", err);
 	}
 	for (int32_t i = 0; rc == 0 && i < m->plan.n_slot; i++) {
-		rc = fill_slot(m, &m->plan.slot[i], m->opt.train ? m->plan.slot[i].master : temp, buf, err);
+		rc = fill_slot(m, &m->plan.slot[i], m->opt.train ? m->plan.slot[i].master : temp, buf,
+			       err);
 	}
 	if (rc == 0 && (rc = m->d.ops->sync(m->d.stream)) != 0) {
 		rc = sky_kn_fail(m, rc, "loading weights", err);
@@ -300,7 +319,10 @@ int sky_model_sync(struct sky_model *m, struct sky_err *err)
 	int rc = 0;
 
 	if (!m->opt.train) {
-		return sky_fail(err, SKY_E_USAGE, "%s: the model was not opened for training, there is nothing to pack again", m->dir);
+		return sky_fail(
+			err, SKY_E_USAGE,
+			"%s: the model was not opened for training, there is nothing to pack again",
+			m->dir);
 	}
 	m->kept = false;
 	for (int32_t i = 0; rc == 0 && i < m->plan.n_slot; i++) {

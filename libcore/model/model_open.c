@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads DIR/config.json and lays out *p; c->path and the document live until the caller frees *doc_p. */
-static int read_plan(const char *path, const char *dir, struct sky_json **doc_p, struct sky_conf *c, struct sky_plan *p,
-                     struct sky_err *err)
+/* Reads DIR/config.json and lays out *p; c->path and the document live until the caller frees *doc_p.
+ */
+static int read_plan(const char *path, const char *dir, struct sky_json **doc_p, struct sky_conf *c,
+		     struct sky_plan *p, struct sky_err *err)
 {
 	const struct sky_family *f;
 	int rc = sky_json_load(path, SKY_JSON_PYTHON, doc_p, err);
@@ -84,7 +85,9 @@ static int make_params(struct sky_model *m, struct sky_err *err)
 		const struct sky_slot *s = &m->plan.slot[n->slot];
 		struct sky_param *q = &m->param[i];
 
-		*q = (struct sky_param){ .name = n->name, .n_dim = n->n_dim, .n = 1, .decay = n->n_dim > 1 };
+		*q = (struct sky_param){
+			.name = n->name, .n_dim = n->n_dim, .n = 1, .decay = n->n_dim > 1
+		};
 		for (int d = 0; d < n->n_dim; d++) {
 			q->shape[d] = n->shape[d];
 			q->n *= n->shape[d];
@@ -103,7 +106,8 @@ static void set_state_offsets(struct sky_model *m)
 	for (int32_t i = 0; i < m->plan.n_block; i++) {
 		struct sky_block *b = &m->plan.block[i];
 
-		b->page_bytes = b->kind->page_bytes ? (b->kind->page_bytes(m, b) + 63) & ~(uint64_t)63 : 0;
+		b->page_bytes =
+			b->kind->page_bytes ? (b->kind->page_bytes(m, b) + 63) & ~(uint64_t)63 : 0;
 		b->state_off = off;
 		off += b->page_bytes;
 	}
@@ -139,8 +143,8 @@ static int build(struct sky_model *m, const char *dir, struct sky_err *err)
 	return sky_load_tensors(m, err);
 }
 
-int sky_model_open(const struct sky_device *d, const char *dir, const struct sky_model_opt *opt, struct sky_model **m_p,
-                   struct sky_err *err)
+int sky_model_open(const struct sky_device *d, const char *dir, const struct sky_model_opt *opt,
+		   struct sky_model **m_p, struct sky_err *err)
 {
 	struct sky_model *m = calloc(1, sizeof *m);
 	int rc;
@@ -195,13 +199,15 @@ const char *sky_model_dir(const struct sky_model *m)
 
 static bool same_rope(const struct sky_rope_conf *a, const struct sky_rope_conf *b)
 {
-	return a->type == b->type && a->theta == b->theta && a->factor == b->factor && a->partial == b->partial &&
-	       a->lo == b->lo && a->hi == b->hi && a->orig_pos == b->orig_pos && a->beta_fast == b->beta_fast &&
-	       a->beta_slow == b->beta_slow && a->attn_factor == b->attn_factor && a->mscale == b->mscale &&
-	       a->mscale_all == b->mscale_all && a->truncate == b->truncate;
+	return a->type == b->type && a->theta == b->theta && a->factor == b->factor &&
+	       a->partial == b->partial && a->lo == b->lo && a->hi == b->hi &&
+	       a->orig_pos == b->orig_pos && a->beta_fast == b->beta_fast &&
+	       a->beta_slow == b->beta_slow && a->attn_factor == b->attn_factor &&
+	       a->mscale == b->mscale && a->mscale_all == b->mscale_all && a->truncate == b->truncate;
 }
 
-/* Two configurations fit when their plans ask for the same tensors; the rest of config.json may differ in names only. */
+/* Two configurations fit when their plans ask for the same tensors; the rest of config.json may differ
+ * in names only. */
 static int same_plan(const struct sky_model *m, const char *dir, struct sky_err *err)
 {
 	char path[SKY_MAX_PATH];
@@ -215,17 +221,20 @@ static int same_plan(const struct sky_model *m, const char *dir, struct sky_err 
 	}
 	if (rc == 0) {
 		int same = p.n_name == m->plan.n_name && p.n_block == m->plan.n_block &&
-		           same_rope(&p.rope, &m->plan.rope) && p.head.eps == m->plan.head.eps &&
-		           c.pub.n_head == m->cfg.n_head && c.pub.n_kv_head == m->cfg.n_kv_head &&
-		           strcmp(c.pub.family, m->cfg.family) == 0;
+			   same_rope(&p.rope, &m->plan.rope) && p.head.eps == m->plan.head.eps &&
+			   c.pub.n_head == m->cfg.n_head && c.pub.n_kv_head == m->cfg.n_kv_head &&
+			   strcmp(c.pub.family, m->cfg.family) == 0;
 
 		for (int64_t i = 0; same && i < p.n_name; i++) {
 			same = strcmp(p.name[i].name, m->plan.name[i].name) == 0 &&
-			       memcmp(p.name[i].shape, m->plan.name[i].shape, sizeof p.name[i].shape) == 0;
+			       memcmp(p.name[i].shape, m->plan.name[i].shape, sizeof p.name[i].shape) ==
+				       0;
 		}
 		if (!same) {
-			rc = sky_fail(err, SKY_E_DATA, "%s: config.json describes another model than the one in use (%s)", dir,
-			              m->dir);
+			rc = sky_fail(
+				err, SKY_E_DATA,
+				"%s: config.json describes another model than the one in use (%s)", dir,
+				m->dir);
 		}
 	}
 	sky_plan_release(&p);
@@ -253,7 +262,8 @@ int sky_model_reload(struct sky_model *m, const char *dir, struct sky_err *err)
 	m->hf = hf;
 	m->dir = new_dir;
 	rc = sky_load_tensors(m, err);
-	if (rc == SKY_E_DATA) { /* checked before anything was copied: the old weights are still in use */
+	if (rc ==
+	    SKY_E_DATA) { /* checked before anything was copied: the old weights are still in use */
 		m->hf = old;
 		m->dir = old_dir;
 		old = hf;
@@ -293,7 +303,8 @@ void sky_model_fingerprint(const struct sky_model *m, char out[65])
 		int n = snprintf(head, sizeof head, "%s %s", t->name, sky_dtype_name(t->dtype));
 
 		for (int k = 0; k < t->n_dim && n < (int)sizeof head; k++) {
-			n += snprintf(head + n, sizeof head - (size_t)n, " %lld", (long long)t->shape[k]);
+			n += snprintf(head + n, sizeof head - (size_t)n, " %lld",
+				      (long long)t->shape[k]);
 		}
 		sky_sha256_update(&s, head, strlen(head) + 1);
 		sky_sha256_update(&s, t->data, t->bytes);

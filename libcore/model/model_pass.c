@@ -1,8 +1,9 @@
 /* model: one pass over a ragged batch of rows: checks, workspace, embedding, blocks; and the way back.
  *
- * The workspace is one slab. In front stand row arrays, residual streams, temporary pages and kept activations, behind them
- * the part that blocks reuse one after the other. Its size is found by laying it out with a NULL base first; it only ever
- * grows, so that nothing is allocated once the largest batch has been seen. */
+ * The workspace is one slab. In front stand row arrays, residual streams, temporary pages and kept
+ * activations, behind them the part that blocks reuse one after the other. Its size is found by laying
+ * it out with a NULL base first; it only ever grows, so that nothing is allocated once the largest
+ * batch has been seen. */
 #include "model/model_int.h"
 
 #include <stdio.h>
@@ -15,7 +16,9 @@ void *sky_pass_pages(const struct sky_pass *p, const struct sky_block *b)
 
 int sky_pass_carry(struct sky_pass *p)
 {
-	return p->x_out == p->x_in ? 0 : p->ops->copy(p->s, p->x_out, p->x_in, (uint64_t)(p->T * p->D) * sizeof(float));
+	return p->x_out == p->x_in
+		       ? 0
+		       : p->ops->copy(p->s, p->x_out, p->x_in, (uint64_t)(p->T * p->D) * sizeof(float));
 }
 
 /* ---- checks ---- */
@@ -27,22 +30,30 @@ static int64_t seq_end(const struct sky_rows *rows, int64_t s)
 static int check_rows(const struct sky_model *m, const struct sky_rows *rows, struct sky_err *err)
 {
 	if (rows->n_seq < 1 || rows->start[0] != 0) {
-		return sky_fail(err, SKY_E_USAGE, "a batch needs at least one sequence, the first at row 0");
+		return sky_fail(err, SKY_E_USAGE,
+				"a batch needs at least one sequence, the first at row 0");
 	}
 	for (int64_t s = 0; s < rows->n_seq; s++) {
 		if (rows->start[s + 1] < rows->start[s] || rows->pos0[s] < 0) {
-			return sky_fail(err, SKY_E_USAGE, "sequence %lld of the batch has negative length or position", (long long)s);
+			return sky_fail(err, SKY_E_USAGE,
+					"sequence %lld of the batch has negative length or position",
+					(long long)s);
 		}
 		if (seq_end(rows, s) > m->cfg.max_pos) {
-			return sky_fail(err, SKY_E_LIMIT, "sequence %lld of the batch reaches %lld tokens, but %s allows %lld "
-			                "(max_position_embeddings)", (long long)s, (long long)seq_end(rows, s), m->dir,
-			                (long long)m->cfg.max_pos);
+			return sky_fail(
+				err, SKY_E_LIMIT,
+				"sequence %lld of the batch reaches %lld tokens, but %s allows %lld "
+				"(max_position_embeddings)",
+				(long long)s, (long long)seq_end(rows, s), m->dir,
+				(long long)m->cfg.max_pos);
 		}
 	}
 	for (int64_t r = 0; r < rows->start[rows->n_seq]; r++) {
 		if (rows->ids[r] < 0 || rows->ids[r] >= m->cfg.vocab) {
-			return sky_fail(err, SKY_E_DATA, "token id %d at row %lld of the batch is outside the vocabulary of %s (%lld)",
-			                rows->ids[r], (long long)r, m->dir, (long long)m->cfg.vocab);
+			return sky_fail(
+				err, SKY_E_DATA,
+				"token id %d at row %lld of the batch is outside the vocabulary of %s (%lld)",
+				rows->ids[r], (long long)r, m->dir, (long long)m->cfg.vocab);
 		}
 	}
 	return 0;
@@ -57,8 +68,10 @@ static int check_pages(const struct sky_rows *rows, const struct sky_kvview *kv,
 			int32_t page = i < kv->stride ? kv->table[s * kv->stride + i] : -1;
 
 			if (page < 0 || page >= kv->pool->n_page) {
-				return sky_fail(err, SKY_E_USAGE, "sequence %lld of the batch has no page for position %lld",
-				                (long long)s, (long long)i * KN_PAGE);
+				return sky_fail(
+					err, SKY_E_USAGE,
+					"sequence %lld of the batch has no page for position %lld",
+					(long long)s, (long long)i * KN_PAGE);
 			}
 		}
 	}
@@ -66,7 +79,8 @@ static int check_pages(const struct sky_rows *rows, const struct sky_kvview *kv,
 }
 
 /* ---- layout ---- */
-/* Blocks behind *w: kept arrays one after the other, then the part that they share. Returns the end of the slab. */
+/* Blocks behind *w: kept arrays one after the other, then the part that they share. Returns the end of
+ * the slab. */
 static uint64_t lay_out_blocks(struct sky_model *m, struct sky_ws *w)
 {
 	struct sky_pass *p = &m->pass;
@@ -131,7 +145,8 @@ static int fit_workspace(struct sky_model *m, struct sky_err *err)
 		m->d.ops->free(m->d.dev, m->ws);
 		m->ws = NULL;
 		m->ws_bytes = 0;
-		need += need / 16; /* page tables lengthen with the sequences: not a new slab for each page */
+		need += need /
+			16; /* page tables lengthen with the sequences: not a new slab for each page */
 		rc = m->d.ops->alloc(m->d.dev, need, &q);
 		if (rc) {
 			return sky_kn_fail(m, rc, "allocating the workspace of a batch", err);
@@ -161,7 +176,8 @@ static int fit_host(struct sky_model *m, int64_t n, struct sky_err *err)
 }
 
 /* Positions and page table to the device, ids, start and pos0 as they are. */
-static int put_rows(struct sky_model *m, const struct sky_rows *rows, const struct sky_kvview *kv, struct sky_err *err)
+static int put_rows(struct sky_model *m, const struct sky_rows *rows, const struct sky_kvview *kv,
+		    struct sky_err *err)
 {
 	struct sky_pass *p = &m->pass;
 	int64_t T = p->T, n_seq = rows->n_seq, n_table = n_seq * p->table_stride;
@@ -180,7 +196,9 @@ static int put_rows(struct sky_model *m, const struct sky_rows *rows, const stru
 		for (int64_t i = 0; i < p->table_stride; i++) {
 			int64_t at = i * KN_PAGE;
 
-			table[s * p->table_stride + i] = at >= seq_end(rows, s) ? 0 : kv ? kv->table[s * kv->stride + i] : page++;
+			table[s * p->table_stride + i] = at >= seq_end(rows, s) ? 0
+							 : kv ? kv->table[s * kv->stride + i]
+							      : page++;
 		}
 	}
 	KN_TRY(rc, p->ops->copy(p->s, p->ids, rows->ids, (uint64_t)T * 4));
@@ -191,7 +209,8 @@ static int put_rows(struct sky_model *m, const struct sky_rows *rows, const stru
 	return rc ? sky_kn_fail(m, rc, "copying the rows of a batch", err) : 0;
 }
 
-static int begin(struct sky_model *m, const struct sky_rows *rows, const struct sky_kvview *kv, int keep, struct sky_err *err)
+static int begin(struct sky_model *m, const struct sky_rows *rows, const struct sky_kvview *kv,
+		 int keep, struct sky_err *err)
 {
 	struct sky_pass *p = &m->pass;
 	int64_t reach = 1;
@@ -230,7 +249,8 @@ static int begin(struct sky_model *m, const struct sky_rows *rows, const struct 
 }
 
 /* ---- there and back ---- */
-static int block_fail(const struct sky_model *m, int status, const struct sky_block *b, const char *way, struct sky_err *err)
+static int block_fail(const struct sky_model *m, int status, const struct sky_block *b, const char *way,
+		      struct sky_err *err)
 {
 	char what[96];
 
@@ -238,8 +258,8 @@ static int block_fail(const struct sky_model *m, int status, const struct sky_bl
 	return sky_kn_fail(m, status, what, err);
 }
 
-int sky_pass_forward(struct sky_model *m, const struct sky_rows *rows, const struct sky_kvview *kv, int keep,
-                     struct sky_err *err)
+int sky_pass_forward(struct sky_model *m, const struct sky_rows *rows, const struct sky_kvview *kv,
+		     int keep, struct sky_err *err)
 {
 	struct sky_pass *p = &m->pass;
 	int rc = begin(m, rows, kv, keep, err);
@@ -247,7 +267,8 @@ int sky_pass_forward(struct sky_model *m, const struct sky_rows *rows, const str
 	if (rc < 0 || p->T == 0) {
 		return rc;
 	}
-	rc = p->ops->embed(p->s, p->t, p->T, p->D, p->ids, sky_slot_at(m, m->plan.embed.table)->table, p->x[0]);
+	rc = p->ops->embed(p->s, p->t, p->T, p->D, p->ids, sky_slot_at(m, m->plan.embed.table)->table,
+			   p->x[0]);
 	if (rc) {
 		return sky_kn_fail(m, rc, "embedding", err);
 	}
@@ -286,7 +307,8 @@ int sky_pass_backward(struct sky_model *m, struct sky_err *err)
 			return block_fail(m, rc, b, "backward", err);
 		}
 	}
-	rc = p->ops->embed_bwd(p->s, p->T, p->D, p->ids, p->dx, sky_slot_at(m, m->plan.embed.table)->grad);
+	rc = p->ops->embed_bwd(p->s, p->T, p->D, p->ids, p->dx,
+			       sky_slot_at(m, m->plan.embed.table)->grad);
 	return rc ? sky_kn_fail(m, rc, "gradient of the embedding", err) : 0;
 }
 

@@ -1,4 +1,5 @@
-/* model: building a plan. Families call these; a failed allocation sticks and is reported once at the end. */
+/* model: building a plan. Families call these; a failed allocation sticks and is reported once at the
+ * end. */
 #include "model/model_int.h"
 
 #include <assert.h>
@@ -37,9 +38,12 @@ int32_t sky_plan_slot(struct sky_plan *p, unsigned use, int64_t N, int64_t K)
 	return p->n_slot++;
 }
 
-void sky_plan_name(struct sky_plan *p, int32_t slot, int64_t row0, int64_t d0, int64_t d1, const char *fmt, ...)
+void sky_plan_name(struct sky_plan *p, int32_t slot, int64_t row0, int64_t d0, int64_t d1,
+		   const char *fmt, ...)
 {
-	struct sky_name n = { .slot = slot, .row0 = row0, .n_dim = d1 ? 2 : 1, .shape = { d0, d1 ? d1 : 1 } };
+	struct sky_name n = {
+		.slot = slot, .row0 = row0, .n_dim = d1 ? 2 : 1, .shape = { d0, d1 ? d1 : 1 }
+	};
 	char text[256];
 	va_list ap;
 
@@ -57,7 +61,8 @@ void sky_plan_name(struct sky_plan *p, int32_t slot, int64_t row0, int64_t d0, i
 	if (p->slot[slot].n_name++ == 0) {
 		p->slot[slot].name0 = p->n_name;
 	}
-	assert(p->slot[slot].name0 + p->slot[slot].n_name == p->n_name + 1); /* one slot's names in a row */
+	assert(p->slot[slot].name0 + p->slot[slot].n_name ==
+	       p->n_name + 1); /* one slot's names in a row */
 	p->name[p->n_name++] = n;
 }
 

@@ -1,4 +1,5 @@
-/* model: angular frequencies of rotary embeddings and their tables of cosines and sines. ref: models.md §1.3. */
+/* model: angular frequencies of rotary embeddings and their tables of cosines and sines. ref: models.md
+ * §1.3. */
 #include "model/model_int.h"
 
 #include <math.h>
@@ -45,7 +46,8 @@ static double yarn_amp(const struct sky_rope_conf *r)
 
 static void yarn(const struct sky_rope_conf *r, int64_t R, double *inv)
 {
-	double d = 2 * (double)R, low = yarn_index(r, d, r->beta_fast), high = yarn_index(r, d, r->beta_slow);
+	double d = 2 * (double)R, low = yarn_index(r, d, r->beta_fast),
+	       high = yarn_index(r, d, r->beta_slow);
 
 	if (r->truncate) {
 		low = floor(low);

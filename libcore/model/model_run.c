@@ -26,7 +26,7 @@ static int fit_logits(struct sky_model *m, int64_t n, struct sky_err *err)
 }
 
 int sky_model_infer(struct sky_model *m, const struct sky_rows *rows, const struct sky_kvview *kv,
-                    const int32_t *want, int64_t n_want, float *logits, struct sky_err *err)
+		    const int32_t *want, int64_t n_want, float *logits, struct sky_err *err)
 {
 	struct sky_pass *p = &m->pass;
 	int rc = sky_pass_forward(m, rows, kv, 0, err);
@@ -37,8 +37,10 @@ int sky_model_infer(struct sky_model *m, const struct sky_rows *rows, const stru
 	}
 	for (int64_t i = 0; i < n_want; i++) {
 		if (want[i] < 0 || want[i] >= p->T || (i && want[i] <= want[i - 1])) {
-			return sky_fail(err, SKY_E_USAGE, "row %d whose logits are wanted is not in the batch of %lld or out of order",
-			                want[i], (long long)p->T);
+			return sky_fail(
+				err, SKY_E_USAGE,
+				"row %d whose logits are wanted is not in the batch of %lld or out of order",
+				want[i], (long long)p->T);
 		}
 	}
 	if (n_want && (rc = fit_logits(m, n_want, err)) < 0) {
@@ -46,7 +48,8 @@ int sky_model_infer(struct sky_model *m, const struct sky_rows *rows, const stru
 	}
 	if (n_want) {
 		KN_TRY(rc, sky_head_logits(p, want, n_want, m->logits));
-		KN_TRY(rc, p->ops->copy(p->s, logits, m->logits, (uint64_t)(n_want * m->cfg.vocab) * sizeof(float)));
+		KN_TRY(rc, p->ops->copy(p->s, logits, m->logits,
+					(uint64_t)(n_want * m->cfg.vocab) * sizeof(float)));
 	}
 	KN_TRY(rc, p->ops->sync(p->s));
 	m->n_logits = rc ? 0 : n_want;
@@ -77,7 +80,8 @@ static int fit_rows(struct sky_head_rows *q, int64_t n, struct sky_err *err)
 	return 0;
 }
 
-static int ask(struct sky_model *m, const int32_t *target, float inv_temp, bool entropy, struct sky_err *err)
+static int ask(struct sky_model *m, const int32_t *target, float inv_temp, bool entropy,
+	       struct sky_err *err)
 {
 	struct sky_head_rows *q = &m->ask;
 	int64_t T = m->pass.T;
@@ -85,8 +89,10 @@ static int ask(struct sky_model *m, const int32_t *target, float inv_temp, bool 
 
 	for (int64_t r = 0; rc == 0 && r < T; r++) {
 		if (target[r] >= m->cfg.vocab || target[r] < -1) {
-			return sky_fail(err, SKY_E_DATA, "target id %d at row %lld of the batch is outside the vocabulary of %s (%lld)",
-			                target[r], (long long)r, m->dir, (long long)m->cfg.vocab);
+			return sky_fail(
+				err, SKY_E_DATA,
+				"target id %d at row %lld of the batch is outside the vocabulary of %s (%lld)",
+				target[r], (long long)r, m->dir, (long long)m->cfg.vocab);
 		}
 		if (target[r] >= 0) {
 			q->row[q->n] = (int32_t)r;
@@ -98,18 +104,22 @@ static int ask(struct sky_model *m, const int32_t *target, float inv_temp, bool 
 	return rc;
 }
 
-int sky_model_score(struct sky_model *m, const struct sky_rows *rows, const int32_t *target, float inv_temp, int keep,
-                    float *logprob, float *entropy, struct sky_err *err)
+int sky_model_score(struct sky_model *m, const struct sky_rows *rows, const int32_t *target,
+		    float inv_temp, int keep, float *logprob, float *entropy, struct sky_err *err)
 {
 	struct sky_head_rows *q = &m->ask;
 	int rc;
 
 	if (keep && !m->opt.train) {
-		return sky_fail(err, SKY_E_USAGE, "%s: the model was not opened for training, activations cannot be kept", m->dir);
+		return sky_fail(err, SKY_E_USAGE,
+				"%s: the model was not opened for training, activations cannot be kept",
+				m->dir);
 	}
 	for (int64_t s = 0; s < rows->n_seq; s++) {
 		if (rows->pos0[s] != 0) {
-			return sky_fail(err, SKY_E_USAGE, "sequence %lld to be scored does not start at position 0", (long long)s);
+			return sky_fail(err, SKY_E_USAGE,
+					"sequence %lld to be scored does not start at position 0",
+					(long long)s);
 		}
 	}
 	rc = sky_pass_forward(m, rows, NULL, keep, err);
@@ -136,7 +146,8 @@ int sky_model_score(struct sky_model *m, const struct sky_rows *rows, const int3
 }
 
 /* Rows without a gradient are left out: they cost nothing, and a NaN behind a mask goes nowhere. */
-static int ask_back(struct sky_model *m, const float *dlogprob, const float *dentropy, struct sky_err *err)
+static int ask_back(struct sky_model *m, const float *dlogprob, const float *dentropy,
+		    struct sky_err *err)
 {
 	const struct sky_head_rows *a = &m->ask;
 	struct sky_head_rows *b = &m->back;
@@ -160,15 +171,20 @@ static int ask_back(struct sky_model *m, const float *dlogprob, const float *den
 	return rc;
 }
 
-int sky_model_backward(struct sky_model *m, const float *dlogprob, const float *dentropy, struct sky_err *err)
+int sky_model_backward(struct sky_model *m, const float *dlogprob, const float *dentropy,
+		       struct sky_err *err)
 {
 	int rc;
 
 	if (!m->kept) {
-		return sky_fail(err, SKY_E_USAGE, "%s: backward needs a pass that kept its activations, and no other since", m->dir);
+		return sky_fail(
+			err, SKY_E_USAGE,
+			"%s: backward needs a pass that kept its activations, and no other since",
+			m->dir);
 	}
 	if (dentropy && !m->ask.has_entropy) {
-		return sky_fail(err, SKY_E_USAGE, "%s: a gradient of the entropy needs a pass that computed it", m->dir);
+		return sky_fail(err, SKY_E_USAGE,
+				"%s: a gradient of the entropy needs a pass that computed it", m->dir);
 	}
 	m->kept = false;
 	rc = ask_back(m, dlogprob, dentropy, err);
@@ -195,8 +211,9 @@ int sky_model_hidden(struct sky_model *m, int64_t layer, float *out, struct sky_
 	int rc;
 
 	if (!m->kept || layer < -1 || layer > m->plan.n_layer) {
-		return sky_fail(err, SKY_E_USAGE, "%s: no hidden states of layer %lld: they need a pass that kept them", m->dir,
-		                (long long)layer);
+		return sky_fail(err, SKY_E_USAGE,
+				"%s: no hidden states of layer %lld: they need a pass that kept them",
+				m->dir, (long long)layer);
 	}
 	while (i < m->plan.n_block && m->plan.block[i].layer <= layer) {
 		i++;
@@ -206,10 +223,11 @@ int sky_model_hidden(struct sky_model *m, int64_t layer, float *out, struct sky_
 		float *y = sky_ws_take(&w, bytes);
 
 		if (w.off > m->ws_bytes) {
-			return sky_fail(err, SKY_E_LIMIT, "%s: no room in the workspace for the final norm", m->dir);
+			return sky_fail(err, SKY_E_LIMIT,
+					"%s: no room in the workspace for the final norm", m->dir);
 		}
-		rc = p->ops->rmsnorm(p->s, p->T, p->D, KN_F32, p->x[i], sky_slot_at(m, head->norm)->vec, head->eps, KN_F32, y,
-		                     NULL);
+		rc = p->ops->rmsnorm(p->s, p->T, p->D, KN_F32, p->x[i], sky_slot_at(m, head->norm)->vec,
+				     head->eps, KN_F32, y, NULL);
 		KN_TRY(rc, p->ops->copy(p->s, out, y, bytes));
 	} else {
 		rc = p->ops->copy(p->s, out, p->x[i], bytes);
@@ -219,7 +237,8 @@ int sky_model_hidden(struct sky_model *m, int64_t layer, float *out, struct sky_
 }
 
 /* ---- log-probs of chosen tokens, after infer ---- */
-int sky_model_logprob(struct sky_model *m, const int32_t *target, const float *inv_temp, float *logprob, struct sky_err *err)
+int sky_model_logprob(struct sky_model *m, const int32_t *target, const float *inv_temp, float *logprob,
+		      struct sky_err *err)
 {
 	int64_t n = m->n_logits, V = m->cfg.vocab;
 	struct sky_ws w = m->pass.tmp;
@@ -229,18 +248,21 @@ int sky_model_logprob(struct sky_model *m, const int32_t *target, const float *i
 
 	for (int64_t i = 0; i < n; i++) {
 		if (target[i] < 0 || target[i] >= V) {
-			return sky_fail(err, SKY_E_DATA, "token id %d is outside the vocabulary of %s (%lld)", target[i], m->dir,
-			                (long long)V);
+			return sky_fail(err, SKY_E_DATA,
+					"token id %d is outside the vocabulary of %s (%lld)", target[i],
+					m->dir, (long long)V);
 		}
 	}
 	if (w.off > m->ws_bytes) {
-		return sky_fail(err, SKY_E_LIMIT, "%s: no room in the workspace for %lld log-probs", m->dir, (long long)n);
+		return sky_fail(err, SKY_E_LIMIT, "%s: no room in the workspace for %lld log-probs",
+				m->dir, (long long)n);
 	}
 	KN_TRY(rc, m->d.ops->copy(m->d.stream, t, target, (uint64_t)n * sizeof *t));
 	for (int64_t i = 0, k; rc == 0 && i < n; i = k) { /* runs of equal temperature */
 		for (k = i + 1; k < n && inv_temp[k] == inv_temp[i]; k++) {
 		}
-		rc = m->d.ops->logprob(m->d.stream, k - i, V, m->logits + i * V, t + i, inv_temp[i], lp + i, NULL, NULL);
+		rc = m->d.ops->logprob(m->d.stream, k - i, V, m->logits + i * V, t + i, inv_temp[i],
+				       lp + i, NULL, NULL);
 	}
 	KN_TRY(rc, m->d.ops->copy(m->d.stream, logprob, lp, (uint64_t)n * sizeof *lp));
 	KN_TRY(rc, m->d.ops->sync(m->d.stream));

@@ -1,21 +1,22 @@
-/* model: writing a Hugging Face directory: masters rounded to the types of the checkpoint; tensors that no block uses pass
- * through byte for byte. */
+/* model: writing a Hugging Face directory: masters rounded to the types of the checkpoint; tensors that
+ * no block uses pass through byte for byte. */
 #include "model/model_int.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define SHARD_BYTES (5ull << 30)        /* of one safetensors file, as other tools write them */
+#define SHARD_BYTES (5ull << 30) /* of one safetensors file, as other tools write them */
 
-static void spec_of(const char *name, enum sky_dtype dtype, int n_dim, const int64_t *shape, struct sky_st_spec *s)
+static void spec_of(const char *name, enum sky_dtype dtype, int n_dim, const int64_t *shape,
+		    struct sky_st_spec *s)
 {
 	*s = (struct sky_st_spec){ .name = name, .dtype = dtype, .n_dim = n_dim };
 	memcpy(s->shape, shape, (size_t)n_dim * sizeof s->shape[0]);
 }
 
 /* Master i rounded to dtype in new host memory. */
-static int round_master(const struct sky_model *m, const struct sky_param *q, enum sky_dtype dtype, void **data_p,
-                        struct sky_err *err)
+static int round_master(const struct sky_model *m, const struct sky_param *q, enum sky_dtype dtype,
+			void **data_p, struct sky_err *err)
 {
 	size_t n = (size_t)q->n;
 	float *host = sky_malloc_array(n, sizeof *host);
@@ -33,7 +34,8 @@ static int round_master(const struct sky_model *m, const struct sky_param *q, en
 		goto out;
 	}
 	if (dtype != SKY_F32 && sky_from_f32(dtype, host, data, n) < 0) {
-		rc = sky_fail(err, SKY_E_USAGE, "%s: cannot be saved as %s", q->name, sky_dtype_name(dtype));
+		rc = sky_fail(err, SKY_E_USAGE, "%s: cannot be saved as %s", q->name,
+			      sky_dtype_name(dtype));
 		goto out;
 	}
 	*data_p = data;
@@ -47,10 +49,9 @@ out:
 	return rc;
 }
 
-
 /* Fills items; owned[i] is memory to free behind item i, or NULL. */
-static int collect(const struct sky_model *m, enum sky_dtype dtype, struct sky_hf_item *items, void **owned,
-                   int64_t *n_p, struct sky_err *err)
+static int collect(const struct sky_model *m, enum sky_dtype dtype, struct sky_hf_item *items,
+		   void **owned, int64_t *n_p, struct sky_err *err)
 {
 	int64_t n = 0;
 	int rc = 0;
@@ -80,7 +81,7 @@ static int collect(const struct sky_model *m, enum sky_dtype dtype, struct sky_h
 }
 
 int sky_model_save(const struct sky_model *m, const char *dir, enum sky_dtype dtype, unsigned out_flags,
-                   struct sky_err *err)
+		   struct sky_err *err)
 {
 	size_t cap = (size_t)(m->plan.n_name + sky_hf_count(m->hf));
 	struct sky_hf_item *items = sky_calloc_array(cap, sizeof *items);
@@ -91,7 +92,10 @@ int sky_model_save(const struct sky_model *m, const char *dir, enum sky_dtype dt
 	if (!items || !owned) {
 		rc = sky_fail_mem(err, "saving %s", dir);
 	} else if (!m->opt.train && dtype != SKY_DT_NONE) {
-		rc = sky_fail(err, SKY_E_USAGE, "%s: a model opened for inference is saved in the types of its checkpoint", dir);
+		rc = sky_fail(
+			err, SKY_E_USAGE,
+			"%s: a model opened for inference is saved in the types of its checkpoint",
+			dir);
 	} else {
 		rc = collect(m, dtype, items, owned, &n, err);
 	}

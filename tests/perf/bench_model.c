@@ -1,8 +1,10 @@
-/* Speed of the model alone: training step (forward, backward, AdamW), scoring, prefill and decode, tokens a second.
+/* Speed of the model alone: training step (forward, backward, AdamW), scoring, prefill and decode,
+ * tokens a second.
  *
  * usage: bench_model train|score|prefill|decode DIR [f32|bf16] [BATCH] [LENGTH] [STEPS] [THREADS]
- *   train, score: BATCH sequences of LENGTH tokens; prefill: BATCH prompts of LENGTH tokens, logits of the last;
- *   decode: BATCH sequences, LENGTH tokens each after a prompt of 32. One warm-up run, then STEPS timed ones. */
+ *   train, score: BATCH sequences of LENGTH tokens; prefill: BATCH prompts of LENGTH tokens, logits of
+ * the last; decode: BATCH sequences, LENGTH tokens each after a prompt of 32. One warm-up run, then
+ * STEPS timed ones. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +32,8 @@ static void optimizer(int64_t step)
 		if (!state[i]) {
 			state[i] = calloc((size_t)p->n * 2, sizeof(float));
 		}
-		if (dev.ops->adamw(dev.stream, p->n, p->master, state[i], state[i] + p->n, p->grad, 1, 1e-6f, 0.9f, 0.999f,
-		                   1e-8f, 0.01f, step, KN_F32, NULL) != 0) {
+		if (dev.ops->adamw(dev.stream, p->n, p->master, state[i], state[i] + p->n, p->grad, 1,
+				   1e-6f, 0.9f, 0.999f, 1e-8f, 0.01f, step, KN_F32, NULL) != 0) {
 			snprintf(err.msg, sizeof err.msg, "%s", dev.ops->last_error(dev.dev));
 			die();
 		}
@@ -44,7 +46,8 @@ static void train(int64_t step)
 	double t[4];
 
 	t[0] = sky_now();
-	if (sky_model_zero_grad(m, &err) < 0 || sky_model_score(m, &rows, target, 1, 1, lp, NULL, &err) < 0) {
+	if (sky_model_zero_grad(m, &err) < 0 ||
+	    sky_model_score(m, &rows, target, 1, 1, lp, NULL, &err) < 0) {
 		die();
 	}
 	t[1] = sky_now();
@@ -57,7 +60,8 @@ static void train(int64_t step)
 		die();
 	}
 	t[3] = sky_now();
-	printf("  forward %.3f s, backward %.3f s, update %.3f s\n", t[1] - t[0], t[2] - t[1], t[3] - t[2]);
+	printf("  forward %.3f s, backward %.3f s, update %.3f s\n", t[1] - t[0], t[2] - t[1],
+	       t[3] - t[2]);
 }
 
 static void score(void)
@@ -74,7 +78,8 @@ static void generate(int64_t n, int64_t more, double *decode_p)
 {
 	int64_t stride = (n + more + KN_PAGE - 1) / KN_PAGE;
 	struct sky_kvpool *pool = NULL;
-	int32_t *table = malloc((size_t)(B * stride) * sizeof *table), *want = malloc((size_t)B * sizeof *want);
+	int32_t *table = malloc((size_t)(B * stride) * sizeof *table),
+		*want = malloc((size_t)B * sizeof *want);
 	int32_t *at = malloc((size_t)(B + 1) * sizeof *at), *pos = calloc((size_t)B, sizeof *pos);
 	float *z = malloc((size_t)(B * V) * sizeof *z);
 	double t0 = 0;
@@ -121,19 +126,23 @@ int main(int argc, char **argv)
 {
 	const char *mode = argc > 2 ? argv[1] : "";
 	int is_train = strcmp(mode, "train") == 0, is_decode = strcmp(mode, "decode") == 0;
-	struct sky_model_opt opt = { .compute = argc > 3 && strcmp(argv[3], "f32") == 0 ? KN_F32 : KN_BF16, .train = is_train };
+	struct sky_model_opt opt = { .compute =
+					     argc > 3 && strcmp(argv[3], "f32") == 0 ? KN_F32 : KN_BF16,
+				     .train = is_train };
 	int64_t n_step = arg(argc, argv, 6, 3);
 	double t0, t, best = 0, sum = 0;
 	struct rusage use;
 
 	if (argc < 3) {
-		fprintf(stderr, "usage: bench_model train|score|prefill|decode DIR [f32|bf16] [BATCH] [LENGTH] [STEPS] [THREADS]\n");
+		fprintf(stderr,
+			"usage: bench_model train|score|prefill|decode DIR [f32|bf16] [BATCH] [LENGTH] [STEPS] [THREADS]\n");
 		return 2;
 	}
 	B = arg(argc, argv, 4, 4);
 	L = arg(argc, argv, 5, 1024);
 	dev.ops = kn_cpu_ops() ? kn_cpu_ops() : kn_ref_ops();
-	if (dev.ops->open(0, (int32_t)arg(argc, argv, 7, 0), &dev.dev) != 0 || dev.ops->stream_new(dev.dev, &dev.stream) != 0) {
+	if (dev.ops->open(0, (int32_t)arg(argc, argv, 7, 0), &dev.dev) != 0 ||
+	    dev.ops->stream_new(dev.dev, &dev.stream) != 0) {
 		fprintf(stderr, "bench_model: %s\n", dev.ops->last_error(dev.dev));
 		return 1;
 	}
@@ -175,7 +184,8 @@ int main(int argc, char **argv)
 		}
 	}
 	getrusage(RUSAGE_SELF, &use);
-	printf("%s batch %lld length %lld: %.1f tokens/s (best %.1f), peak %.2f GB\n", mode, (long long)B, (long long)L,
-	       (double)(n_step * B * L) / sum, (double)(B * L) / best, (double)use.ru_maxrss / 1e6);
+	printf("%s batch %lld length %lld: %.1f tokens/s (best %.1f), peak %.2f GB\n", mode,
+	       (long long)B, (long long)L, (double)(n_step * B * L) / sum, (double)(B * L) / best,
+	       (double)use.ru_maxrss / 1e6);
 	return 0;
 }

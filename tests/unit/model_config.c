@@ -1,10 +1,11 @@
-/* model: configurations in v4 and v5 spelling, and every refusal: unknown architectures, values that change the arithmetic,
- * tensors that are missing, unexpected, of another shape or type. Each names the object and the cause. */
+/* model: configurations in v4 and v5 spelling, and every refusal: unknown architectures, values that
+ * change the arithmetic, tensors that are missing, unexpected, of another shape or type. Each names the
+ * object and the cause. */
 #include "tests/unit/model_help.h"
 #include "model/model_int.h"
 
 static struct sky_device dev;
-static const char *weights;     /* model.safetensors of the fixture */
+static const char *weights; /* model.safetensors of the fixture */
 
 /* A directory with this config.json and the fixture's weights. */
 static const char *make_dir(const char *config)
@@ -34,18 +35,25 @@ static int try_open(const char *dir, struct sky_model **m_p, struct sky_err *err
 	return sky_model_open(&dev, dir, &opt, m_p, err);
 }
 
-#define SIZES "\"vocab_size\":33,\"hidden_size\":12,\"num_hidden_layers\":2,\"num_attention_heads\":3," \
+#define SIZES \
+	"\"vocab_size\":33,\"hidden_size\":12,\"num_hidden_layers\":2,\"num_attention_heads\":3," \
 	"\"num_key_value_heads\":1,\"intermediate_size\":20,\"max_position_embeddings\":256,\"head_dim\":6," \
 	"\"rms_norm_eps\":1e-5,\"tie_word_embeddings\":true"
-#define LLAMA "\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"hidden_act\":\"silu\"," SIZES
+#define LLAMA \
+	"\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"hidden_act\":\"silu\"," SIZES
 
 /* Later keys win, so that a row only gives what differs. */
-static const struct { const char *extra; int rc; const char *part; } cases[] = {
+static const struct {
+	const char *extra;
+	int rc;
+	const char *part;
+} cases[] = {
 	{ "\"vocab_size\":33", 0, "" },
 	{ "\"num_key_value_heads\":1.0", 0, "" },
 	{ "\"architectures\":[\"GPT2LMHeadModel\"],\"model_type\":\"gpt2\"", SKY_E_DATA,
 	  "architecture \"GPT2LMHeadModel\" with model_type \"gpt2\"" },
-	{ "\"architectures\":[\"LlamaForSequenceClassification\"]", SKY_E_DATA, "LlamaForSequenceClassification" },
+	{ "\"architectures\":[\"LlamaForSequenceClassification\"]", SKY_E_DATA,
+	  "LlamaForSequenceClassification" },
 	{ "\"model_type\":null", SKY_E_DATA, "model_type" },
 	{ "\"hidden_act\":\"gelu\"", SKY_E_DATA, "hidden_act is \"gelu\"" },
 	{ "\"attention_bias\":true", SKY_E_DATA, "attention_bias" },
@@ -59,12 +67,13 @@ static const struct { const char *extra; int rc; const char *part; } cases[] = {
 	{ "\"logits_scaling\":8", SKY_E_DATA, "logits_scaling" },
 	{ "\"partial_rotary_factor\":0.5", SKY_E_DATA, "partial_rotary_factor" },
 	{ "\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}", SKY_E_DATA, "rope_type \"dynamic\"" },
-	{ "\"rope_scaling\":{\"rope_type\":\"llama3\",\"low_freq_factor\":4,\"high_freq_factor\":4}", SKY_E_DATA,
-	  "high_freq_factor" },
+	{ "\"rope_scaling\":{\"rope_type\":\"llama3\",\"low_freq_factor\":4,\"high_freq_factor\":4}",
+	  SKY_E_DATA, "high_freq_factor" },
 	{ "\"rope_theta\":\"big\"", SKY_E_DATA, "rope_theta" },
 	{ "\"rope_theta\":0.5", SKY_E_DATA, "rope_theta" },
 	{ "\"layer_types\":[\"full_attention\",\"full_attention\"]", 0, "" },
-	{ "\"layer_types\":[\"full_attention\",\"sliding_attention\"]", SKY_E_DATA, "sliding_attention" },
+	{ "\"layer_types\":[\"full_attention\",\"sliding_attention\"]", SKY_E_DATA,
+	  "sliding_attention" },
 	{ "\"vocab_size\":null", SKY_E_DATA, "vocab_size is missing" },
 	{ "\"hidden_size\":-12", SKY_E_DATA, "hidden_size must be" },
 	{ "\"hidden_size\":12.5", SKY_E_DATA, "hidden_size must be" },
@@ -75,12 +84,15 @@ static const struct { const char *extra; int rc; const char *part; } cases[] = {
 	{ "\"rms_norm_eps\":0", SKY_E_DATA, "rms_norm_eps" },
 	{ "\"tie_word_embeddings\":\"yes\"", SKY_E_DATA, "tie_word_embeddings" },
 	{ "\"eos_token_id\":\"</s>\"", SKY_E_DATA, "eos_token_id" },
-	{ "\"intermediate_size\":24", SKY_E_DATA, "model.layers.0.mlp.gate_proj.weight has shape [20, 12], but config.json makes it "
+	{ "\"intermediate_size\":24", SKY_E_DATA,
+	  "model.layers.0.mlp.gate_proj.weight has shape [20, 12], but config.json makes it "
 	  "[24, 12]" },
-	{ "\"vocab_size\":34", SKY_E_DATA, "model.embed_tokens.weight has shape [33, 12], but config.json makes it [34, 12]" },
+	{ "\"vocab_size\":34", SKY_E_DATA,
+	  "model.embed_tokens.weight has shape [33, 12], but config.json makes it [34, 12]" },
 	{ "\"num_hidden_layers\":3", SKY_E_DATA, "model.layers.2.input_layernorm.weight is missing" },
 	{ "\"tie_word_embeddings\":false", SKY_E_DATA, "lm_head.weight is missing" },
-	{ "\"architectures\":[\"Qwen2ForCausalLM\"],\"model_type\":\"qwen2\"", SKY_E_DATA, "q_proj.bias is missing" },
+	{ "\"architectures\":[\"Qwen2ForCausalLM\"],\"model_type\":\"qwen2\"", SKY_E_DATA,
+	  "q_proj.bias is missing" },
 };
 
 static void test_refusals(void)
@@ -91,7 +103,8 @@ static void test_refusals(void)
 		char config[2048];
 
 		snprintf(config, sizeof config, "{%s,%s}", LLAMA, cases[i].extra);
-		T_RC(try_open(make_dir(config), &m, &err), cases[i].rc, &err, "code for %s", cases[i].extra);
+		T_RC(try_open(make_dir(config), &m, &err), cases[i].rc, &err, "code for %s",
+		     cases[i].extra);
 		T_HAS(err.msg, cases[i].part, "message for %s", cases[i].extra);
 		sky_model_close(m);
 	}
@@ -138,27 +151,36 @@ static void test_spellings(void)
 		T_MEM(lp[i], lp[0], sizeof lp[i], "spelling %d gives the same numbers", i);
 		sky_model_close(m);
 	}
-	snprintf(config, sizeof config, "{%s,\"eos_token_id\":[2,3],\"bos_token_id\":1,\"pad_token_id\":-1}", LLAMA);
+	snprintf(config, sizeof config,
+		 "{%s,\"eos_token_id\":[2,3],\"bos_token_id\":1,\"pad_token_id\":-1}", LLAMA);
 	dir = make_dir(config);
 	snprintf(path, sizeof path, "%s/generation_config.json", strrchr(dir, '/') + 1);
 	t_write(path, "{\"eos_token_id\":[3,4,99],\"pad_token_id\":0}", 43);
 	m = model_open(&dev, dir, KN_F32, 0);
-	T_I64(sky_model_config(m)->n_eos, 3, "ends of text are joined, those outside the vocabulary left out");
+	T_I64(sky_model_config(m)->n_eos, 3,
+	      "ends of text are joined, those outside the vocabulary left out");
 	T_I64(sky_model_config(m)->eos[2], 4, "the third comes from generation_config.json");
 	T_I64(sky_model_config(m)->bos, 1, "beginning of text");
-	T_I64(sky_model_config(m)->pad, 0, "padding from generation_config.json where config.json has none");
+	T_I64(sky_model_config(m)->pad, 0,
+	      "padding from generation_config.json where config.json has none");
 	sky_model_close(m);
 	t_write(path, "{\"eos_token_id\":\"x\"}", 20);
 	m = NULL;
-	T_RC(try_open(dir, &m, &err), SKY_E_DATA, &err, "generation_config.json with a bad end of text");
+	T_RC(try_open(dir, &m, &err), SKY_E_DATA, &err,
+	     "generation_config.json with a bad end of text");
 	T_HAS(err.msg, "generation_config.json", "its message names the file");
 }
 
 /* inv and amplitude of pair i against values worked out by hand from the formulas. */
 static void test_rope(void)
 {
-	struct sky_rope_conf r = { .type = SKY_ROPE_LLAMA3, .theta = 10000, .factor = 8, .partial = 1, .lo = 1, .hi = 4,
-	                           .orig_pos = 64 };
+	struct sky_rope_conf r = { .type = SKY_ROPE_LLAMA3,
+				   .theta = 10000,
+				   .factor = 8,
+				   .partial = 1,
+				   .lo = 1,
+				   .hi = 4,
+				   .orig_pos = 64 };
 	double inv[8], amp, mix;
 
 	sky_rope_freq(&r, 8, inv, &amp);
@@ -168,8 +190,13 @@ static void test_rope(void)
 	T_OK(mix > 0 && mix < 1, "llama3: pair 2 lies between");
 	T_NEAR(inv[2], (1 - mix) * 0.1 / 8 + mix * 0.1, 1e-15, "llama3: between, a mix");
 	T_NEAR(amp, 1, 0, "llama3: no amplitude");
-	r = (struct sky_rope_conf){ .type = SKY_ROPE_YARN, .theta = 10000, .factor = 4, .orig_pos = 4096, .beta_fast = 32,
-	                            .beta_slow = 1, .truncate = true };
+	r = (struct sky_rope_conf){ .type = SKY_ROPE_YARN,
+				    .theta = 10000,
+				    .factor = 4,
+				    .orig_pos = 4096,
+				    .beta_fast = 32,
+				    .beta_slow = 1,
+				    .truncate = true };
 	sky_rope_freq(&r, 8, inv, &amp);
 	T_NEAR(amp, 0.1 * log(4) + 1, 1e-15, "yarn: amplitude");
 	T_NEAR(inv[0], 1, 1e-15, "yarn: the fastest pair is left alone");
@@ -188,7 +215,8 @@ static void test_rope(void)
 static void test_batches(void)
 {
 	struct sky_model *m = model_open(&dev, t_src("tests/parity/models/llama"), KN_F32, 0);
-	int32_t ids[300] = { 3, 4, 5 }, start[3] = { 0, 2, 3 }, pos0[2] = { 0, 0 }, target[300] = { 4, -1, -1 }, table[2] = { 0, 7 };
+	int32_t ids[300] = { 3, 4, 5 }, start[3] = { 0, 2, 3 }, pos0[2] = { 0, 0 },
+		target[300] = { 4, -1, -1 }, table[2] = { 0, 7 };
 	struct sky_rows rows = { 2, start, pos0, ids };
 	float lp[300];
 	struct sky_kvpool *pool;
@@ -196,24 +224,30 @@ static void test_batches(void)
 	struct sky_err err;
 
 	T_RC(sky_model_score(m, &rows, target, 1, 0, lp, NULL, &err), 0, &err, "a good batch");
-	T_RC(sky_model_score(m, &rows, target, 1, 1, lp, NULL, &err), SKY_E_USAGE, &err, "keep without training");
+	T_RC(sky_model_score(m, &rows, target, 1, 1, lp, NULL, &err), SKY_E_USAGE, &err,
+	     "keep without training");
 	ids[1] = 33;
-	T_RC(sky_model_score(m, &rows, target, 1, 0, lp, NULL, &err), SKY_E_DATA, &err, "an id beyond the vocabulary");
+	T_RC(sky_model_score(m, &rows, target, 1, 0, lp, NULL, &err), SKY_E_DATA, &err,
+	     "an id beyond the vocabulary");
 	T_HAS(err.msg, "token id 33 at row 1", "it is named with its row");
 	ids[1] = 4;
 	target[0] = 33;
-	T_RC(sky_model_score(m, &rows, target, 1, 0, lp, NULL, &err), SKY_E_DATA, &err, "a target beyond the vocabulary");
+	T_RC(sky_model_score(m, &rows, target, 1, 0, lp, NULL, &err), SKY_E_DATA, &err,
+	     "a target beyond the vocabulary");
 	target[0] = 4;
 	start[1] = 4;
-	T_RC(sky_model_score(m, &rows, target, 1, 0, lp, NULL, &err), SKY_E_USAGE, &err, "a sequence of negative length");
+	T_RC(sky_model_score(m, &rows, target, 1, 0, lp, NULL, &err), SKY_E_USAGE, &err,
+	     "a sequence of negative length");
 	start[1] = 2;
 	start[2] = 300;
-	T_RC(sky_model_score(m, &rows, target, 1, 0, lp, NULL, &err), SKY_E_LIMIT, &err, "longer than max_position_embeddings");
+	T_RC(sky_model_score(m, &rows, target, 1, 0, lp, NULL, &err), SKY_E_LIMIT, &err,
+	     "longer than max_position_embeddings");
 	start[2] = 3;
 	T_RC(sky_kvpool_new(m, 0, &pool, &err), SKY_E_USAGE, &err, "a pool without pages");
 	T_RC(sky_kvpool_new(m, 2, &pool, &err), 0, &err, "a pool");
 	kv = (struct sky_kvview){ pool, table, 1 };
-	T_RC(sky_model_infer(m, &rows, &kv, NULL, 0, NULL, &err), SKY_E_USAGE, &err, "a page that the pool does not have");
+	T_RC(sky_model_infer(m, &rows, &kv, NULL, 0, NULL, &err), SKY_E_USAGE, &err,
+	     "a page that the pool does not have");
 	sky_kvpool_free(pool);
 	sky_model_close(m);
 }

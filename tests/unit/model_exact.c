@@ -1,6 +1,7 @@
-/* model: one arithmetic. The log-prob of a token is the same to the last bit whether its sequence is scored alone, beside others,
- * with kept activations, prefilled in chunks of any size, or decoded token by token in a batch, on any number of threads.
- * Pages and workspace are filled with NaN before each run: nothing that was not written may count. */
+/* model: one arithmetic. The log-prob of a token is the same to the last bit whether its sequence is
+ * scored alone, beside others, with kept activations, prefilled in chunks of any size, or decoded token
+ * by token in a batch, on any number of threads. Pages and workspace are filled with NaN before each
+ * run: nothing that was not written may count. */
 #include "tests/unit/model_help.h"
 #include "model/model_int.h"
 
@@ -9,7 +10,7 @@ static const int32_t length[N_SEQ] = { 150, 1, 65, 64 };
 
 struct data {
 	int32_t start[N_SEQ + 1], *ids;
-	float *want, *got;              /* [T] log-probs */
+	float *want, *got; /* [T] log-probs */
 	float *ent_want, *ent_got;
 	int64_t T;
 };
@@ -59,12 +60,14 @@ static void score_alone(struct sky_model *m, const struct data *d, float *lp, fl
 	}
 }
 
-/* All sequences decode side by side, one token each a step; finished ones drop out. Prompts of `prompt` tokens first. */
+/* All sequences decode side by side, one token each a step; finished ones drop out. Prompts of `prompt`
+ * tokens first. */
 static void decode_together(struct sky_model *m, struct data *d, int32_t prompt)
 {
 	int64_t stride = 3, V = sky_model_config(m)->vocab;
 	float *z = malloc((size_t)(N_SEQ * 150 * V) * sizeof *z), one[N_SEQ * 150];
-	int32_t done[N_SEQ] = { 0 }, want[N_SEQ * 150], target[N_SEQ * 150], ids[N_SEQ * 150], at[N_SEQ * 150];
+	int32_t done[N_SEQ] = { 0 }, want[N_SEQ * 150], target[N_SEQ * 150], ids[N_SEQ * 150],
+		at[N_SEQ * 150];
 	struct sky_kvpool *pool;
 	struct sky_err err;
 	int32_t *table;
@@ -75,7 +78,7 @@ static void decode_together(struct sky_model *m, struct data *d, int32_t prompt)
 	memset(pool->mem, 0xff, (size_t)(N_SEQ * stride) * (m->plan.block[0].page_bytes * 2));
 	table = take_pages(pool, N_SEQ * stride);
 	poison(m);
-	for (int32_t n = 1; n; ) {
+	for (int32_t n = 1; n;) {
 		int32_t start[N_SEQ + 1] = { 0 }, pos0[N_SEQ], tab[N_SEQ * 3], k = 0;
 		struct sky_rows rows = { 0, start, pos0, ids };
 		struct sky_kvview kv = { pool, tab, stride };
@@ -91,7 +94,8 @@ static void decode_together(struct sky_model *m, struct data *d, int32_t prompt)
 			memcpy(tab + k * stride, table + s * stride, (size_t)stride * sizeof *tab);
 			for (int32_t i = 0; i < step; i++, n++, done[s]++) {
 				ids[n] = d->ids[d->start[s] + done[s]];
-				target[n] = done[s] + 1 < length[s] ? d->ids[d->start[s] + done[s] + 1] : 0;
+				target[n] =
+					done[s] + 1 < length[s] ? d->ids[d->start[s] + done[s] + 1] : 0;
 				at[n] = d->start[s] + done[s];
 				want[n] = n;
 				one[n] = 1;
@@ -100,7 +104,7 @@ static void decode_together(struct sky_model *m, struct data *d, int32_t prompt)
 		}
 		rows.n_seq = k;
 		if (n && (sky_model_infer(m, &rows, &kv, want, n, z, &err) < 0 ||
-		          sky_model_logprob(m, target, one, z, &err) < 0)) {
+			  sky_model_logprob(m, target, one, z, &err) < 0)) {
 			t_bail("%s", err.msg);
 		}
 		for (int32_t i = 0; i < n; i++) {
@@ -115,7 +119,8 @@ static void decode_together(struct sky_model *m, struct data *d, int32_t prompt)
 	free(z);
 }
 
-/* A second sequence shares the first page of sequence 0, forks its second in the middle, and goes on. */
+/* A second sequence shares the first page of sequence 0, forks its second in the middle, and goes on.
+ */
 static void share_and_fork(struct sky_model *m, const struct data *d, const char *what)
 {
 	int64_t V = sky_model_config(m)->vocab;
@@ -152,10 +157,12 @@ static void share_and_fork(struct sky_model *m, const struct data *d, const char
 	pos0 = 100;
 	rows.ids = d->ids + 100;
 	kv.table = b;
-	if (sky_model_infer(m, &rows, &kv, want, n, z, &err) < 0 || sky_model_logprob(m, d->ids + 101, one, lp, &err) < 0) {
+	if (sky_model_infer(m, &rows, &kv, want, n, z, &err) < 0 ||
+	    sky_model_logprob(m, d->ids + 101, one, lp, &err) < 0) {
 		t_bail("%s", err.msg);
 	}
-	T_MEM(lp, d->want + 100, 49 * sizeof *lp, "%s: a shared and a forked page give the same bits", what);
+	T_MEM(lp, d->want + 100, 49 * sizeof *lp, "%s: a shared and a forked page give the same bits",
+	      what);
 	for (int i = 0; i < 3; i++) {
 		sky_kvpool_drop(pool, b[i]);
 	}
@@ -174,17 +181,20 @@ static void check_bits(struct sky_model *m, struct data *d, const char *what)
 		poison(m);
 		run_score(m, N_SEQ, d->start, d->ids, keep, d->got, d->ent_got);
 		T_MEM(d->got, d->want, bytes, "%s: scored side by side, keep %d", what, keep);
-		T_MEM(d->ent_got, d->ent_want, bytes, "%s: entropies side by side, keep %d", what, keep);
+		T_MEM(d->ent_got, d->ent_want, bytes, "%s: entropies side by side, keep %d", what,
+		      keep);
 	}
 	swap.ids = malloc((size_t)d->T * sizeof *swap.ids);
 	swap.got = malloc(bytes);
 	for (int s = 0; s < N_SEQ; s++) {
-		memcpy(swap.ids + swap.start[s], d->ids + d->start[N_SEQ - 1 - s], (size_t)length[N_SEQ - 1 - s] * sizeof(int32_t));
+		memcpy(swap.ids + swap.start[s], d->ids + d->start[N_SEQ - 1 - s],
+		       (size_t)length[N_SEQ - 1 - s] * sizeof(int32_t));
 	}
 	poison(m);
 	run_score(m, N_SEQ, swap.start, swap.ids, 0, swap.got, NULL);
 	for (int s = 0; s < N_SEQ; s++) {
-		memcpy(d->got + d->start[N_SEQ - 1 - s], swap.got + swap.start[s], (size_t)length[N_SEQ - 1 - s] * sizeof(float));
+		memcpy(d->got + d->start[N_SEQ - 1 - s], swap.got + swap.start[s],
+		       (size_t)length[N_SEQ - 1 - s] * sizeof(float));
 	}
 	T_MEM(d->got, d->want, bytes, "%s: scored in the reverse order", what);
 	free(swap.ids);
@@ -192,7 +202,8 @@ static void check_bits(struct sky_model *m, struct data *d, const char *what)
 	for (size_t i = 0; i < sizeof step / sizeof step[0]; i++) {
 		for (int s = 0; s < N_SEQ; s++) {
 			poison(m);
-			run_chunks(m, d->ids + d->start[s], length[s], step[i], d->got + d->start[s], NULL);
+			run_chunks(m, d->ids + d->start[s], length[s], step[i], d->got + d->start[s],
+				   NULL);
 		}
 		T_MEM(d->got, d->want, bytes, "%s: prefilled in chunks of %d", what, step[i]);
 	}
@@ -221,7 +232,8 @@ static void test_backend(const struct kn_ops *ops, const char *name)
 				d = data_new(sky_model_config(m)->vocab);
 				score_alone(m, &d, d.want, d.ent_want);
 			}
-			snprintf(what, sizeof what, "%s, %s, %s, %d threads", ops->name, name, t ? "bf16" : "f32", threads[i]);
+			snprintf(what, sizeof what, "%s, %s, %s, %d threads", ops->name, name,
+				 t ? "bf16" : "f32", threads[i]);
 			check_bits(m, &d, what);
 			sky_model_close(m);
 			dev_close(&dev);

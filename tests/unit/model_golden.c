@@ -1,14 +1,16 @@
-/* model: hidden states, logits, log-probs, loss, every gradient and greedy tokens equal those of transformers, on tiny models of
- * our own (tests/parity/make-models.py) and on the shared golden ones, in f32 and bf16, on every backend. */
+/* model: hidden states, logits, log-probs, loss, every gradient and greedy tokens equal those of
+ * transformers, on tiny models of our own (tests/parity/make-models.py) and on the shared golden ones,
+ * in f32 and bf16, on every backend. */
 #include "tests/unit/model_help.h"
 
-/* Tolerances of the shared data for attention families in f32; gradients relative to the largest entry of their tensor. */
+/* Tolerances of the shared data for attention families in f32; gradients relative to the largest entry
+ * of their tensor. */
 #define TOL_LOGITS 5e-5
 #define TOL_LOSS 5e-6
 #define TOL_GRAD 1e-5
 
 struct run {
-	const char *what;               /* backend and model, for names */
+	const char *what; /* backend and model, for names */
 	struct sky_model *m;
 	const struct sky_st *g;
 	int64_t V, D;
@@ -43,7 +45,8 @@ static struct batch batch_new(const struct sky_st *g)
 	for (int64_t i = b.start[1]; i < T; i++) {
 		n_mask += b.mask[i];
 	}
-	for (int64_t i = b.start[1]; i + 1 < T; i++) { /* the first token of a sequence is never masked in */
+	for (int64_t i = b.start[1]; i + 1 < T;
+	     i++) { /* the first token of a sequence is never masked in */
 		b.dloss[i] = b.mask[i + 1] ? -1 / (float)n_mask : 0;
 	}
 	return b;
@@ -62,8 +65,8 @@ static void check_logprob(const struct run *r, const struct batch *b)
 	for (int n = 1; n < 3; n++) {
 		float *want = gold_f32(gold(r->g, "s%d.logprob", n));
 
-		T_NEAR(max_abs_diff(b->lp + b->start[n], want, b->start[n + 1] - b->start[n] - 1), 0, TOL_LOGITS,
-		       "%s: log-probs of s%d", r->what, n);
+		T_NEAR(max_abs_diff(b->lp + b->start[n], want, b->start[n + 1] - b->start[n] - 1), 0,
+		       TOL_LOGITS, "%s: log-probs of s%d", r->what, n);
 		free(want);
 	}
 }
@@ -77,18 +80,21 @@ static void check_hidden(const struct run *r, const struct batch *b)
 	for (int n = 0; n < 3; n++) {
 		const struct sky_tensor *t = gold(r->g, "s%d.hidden", n);
 		int64_t len = b->start[n + 1] - b->start[n];
-		float *want = t ? gold_f32(t) : NULL, *last = t ? gold_f32(gold(r->g, "s%d.final", n)) : NULL;
+		float *want = t ? gold_f32(t) : NULL,
+		      *last = t ? gold_f32(gold(r->g, "s%d.final", n)) : NULL;
 		double worst = 0;
 
 		for (int64_t l = -1; want && l <= c->n_layer; l++) {
 			const float *w = l == c->n_layer ? last : want + (l + 1) * len * r->D;
 			int rc = sky_model_hidden(r->m, l, got, &err);
-			double d = rc < 0 ? INFINITY : max_abs_diff(got + b->start[n] * r->D, w, len * r->D);
+			double d = rc < 0 ? INFINITY
+					  : max_abs_diff(got + b->start[n] * r->D, w, len * r->D);
 
 			worst = d > worst ? d : worst;
 		}
 		if (want) {
-			T_NEAR(worst, 0, TOL_LOGITS, "%s: hidden states of s%d after every layer", r->what, n);
+			T_NEAR(worst, 0, TOL_LOGITS, "%s: hidden states of s%d after every layer",
+			       r->what, n);
 		}
 		free(want);
 		free(last);
@@ -121,7 +127,8 @@ static void check_grads(const struct run *r, const struct batch *b)
 		free(g);
 	}
 	T_NEAR(worst, 0, TOL_GRAD, "%s: every gradient (worst: %s)", r->what, worst_name);
-	T_RC(sky_model_backward(r->m, b->dloss, NULL, &err), SKY_E_USAGE, &err, "%s: a second backward is refused", r->what);
+	T_RC(sky_model_backward(r->m, b->dloss, NULL, &err), SKY_E_USAGE, &err,
+	     "%s: a second backward is refused", r->what);
 	free(want);
 }
 
@@ -131,11 +138,12 @@ static void check_logits(const struct run *r, const struct batch *b)
 	for (int n = 0; n < 3; n++) {
 		const struct sky_tensor *t = gold(r->g, "s%d.logits", n);
 		int64_t len = b->start[n + 1] - b->start[n];
-		float *want = gold_f32(t), *got = malloc((size_t)(len * r->V) * sizeof *got), *lp = malloc((size_t)len * sizeof *lp);
+		float *want = gold_f32(t), *got = malloc((size_t)(len * r->V) * sizeof *got),
+		      *lp = malloc((size_t)len * sizeof *lp);
 
 		run_chunks(r->m, b->ids + b->start[n], len, 16, lp, got);
-		T_NEAR(max_abs_diff(got + (len - t->shape[0]) * r->V, want, t->n), 0, TOL_LOGITS, "%s: logits of s%d through pages",
-		       r->what, n);
+		T_NEAR(max_abs_diff(got + (len - t->shape[0]) * r->V, want, t->n), 0, TOL_LOGITS,
+		       "%s: logits of s%d through pages", r->what, n);
 		free(lp);
 		free(got);
 		free(want);
@@ -155,7 +163,8 @@ static void check_long(const struct run *r)
 	want = gold_f32(gold(r->g, "long.logprob"));
 	lp = malloc((size_t)t->n * sizeof *lp);
 	run_score(r->m, 1, start, ids, 0, lp, NULL);
-	T_NEAR(max_abs_diff(lp, want, t->n - 1), 0, TOL_LOGITS, "%s: log-probs of the long sequence", r->what);
+	T_NEAR(max_abs_diff(lp, want, t->n - 1), 0, TOL_LOGITS, "%s: log-probs of the long sequence",
+	       r->what);
 	free(lp);
 	free(want);
 	free(ids);
@@ -177,7 +186,8 @@ static void check_gen(const struct run *r)
 	}
 	table = take_pages(pool, 4);
 	for (int64_t i = 0, pos = 0; i < n; i++) {
-		int32_t len = i ? 1 : (int32_t)prompt->n, start[2] = { 0, len }, pos0 = (int32_t)pos, last = len - 1;
+		int32_t len = i ? 1 : (int32_t)prompt->n, start[2] = { 0, len }, pos0 = (int32_t)pos,
+			last = len - 1;
 		struct sky_rows rows = { 1, start, &pos0, i ? &got[i - 1] : ids };
 		struct sky_kvview kv = { pool, table, 4 };
 		double d;
@@ -202,7 +212,8 @@ static void check_gen(const struct run *r)
 	free(ids);
 }
 
-static void test_f32(const struct sky_device *d, const char *dir, const struct sky_st *g, const char *what)
+static void test_f32(const struct sky_device *d, const char *dir, const struct sky_st *g,
+		     const char *what)
 {
 	struct sky_model *m = model_open(d, dir, KN_F32, 1);
 	struct run r = { what, m, g, sky_model_config(m)->vocab, sky_model_config(m)->d_model };
@@ -242,14 +253,17 @@ static void check_bf16_logprob(const struct run *r, const struct batch *b, const
 	if (!gold(r->g, "s1.logits.bf16") || sky_json_load(path, 0, &doc, &err) < 0) {
 		return;
 	}
-	sky_j_f64(sky_j_get(sky_j_get(sky_json_root(doc), "measured_max_abs_difference"), "logprob_bf16_f64"), &column);
+	sky_j_f64(sky_j_get(sky_j_get(sky_json_root(doc), "measured_max_abs_difference"),
+			    "logprob_bf16_f64"),
+		  &column);
 	sky_json_free(doc);
 	for (int n = 1; n < 3; n++) {
 		float *z = gold_f32(gold(r->g, "s%d.logits.bf16", n));
 		double worst = 0;
 
 		for (int64_t i = b->start[n]; i + 1 < b->start[n + 1]; i++) {
-			double e = fabs(b->lp[i] - bf16_logprob(z + (i - b->start[n]) * r->V, r->V, b->ids[i + 1]));
+			double e = fabs(b->lp[i] - bf16_logprob(z + (i - b->start[n]) * r->V, r->V,
+								b->ids[i + 1]));
 
 			worst = e > worst || isnan(e) ? e : worst;
 		}
@@ -281,7 +295,8 @@ static void check_bf16_grad(const struct run *r, const struct batch *b)
 	T_OK(worst > 0.98, "%s: bf16 gradients keep their direction (cosine %.4f)", r->what, worst);
 }
 
-static void test_bf16(const struct sky_device *d, const char *dir, const struct sky_st *g, const char *what)
+static void test_bf16(const struct sky_device *d, const char *dir, const struct sky_st *g,
+		      const char *what)
 {
 	struct sky_model *m = model_open(d, dir, KN_BF16, 1);
 	struct run r = { what, m, g, sky_model_config(m)->vocab, sky_model_config(m)->d_model };
@@ -313,7 +328,8 @@ static void test_model(const struct sky_device *d, const char *dir, const char *
 int main(void)
 {
 	static const char *const own[] = { "llama", "qwen2", "qwen3" };
-	static const char *const shared[] = { "llama-tied", "llama-untied", "smollm2", "qwen2", "qwen3" };
+	static const char *const shared[] = { "llama-tied", "llama-untied", "smollm2", "qwen2",
+					      "qwen3" };
 	const struct kn_ops *const backends[] = { kn_ref_ops(), kn_cpu_ops() };
 
 	for (size_t k = 0; k < 2; k++) {

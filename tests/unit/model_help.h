@@ -24,7 +24,8 @@ T_UNUSED static void dev_close(struct sky_device *d)
 	}
 }
 
-T_UNUSED static struct sky_model *model_open(const struct sky_device *d, const char *dir, enum kn_dtype t, int train)
+T_UNUSED static struct sky_model *model_open(const struct sky_device *d, const char *dir,
+					     enum kn_dtype t, int train)
 {
 	struct sky_model_opt opt = { .compute = t, .train = train };
 	struct sky_model *m = NULL;
@@ -37,7 +38,8 @@ T_UNUSED static struct sky_model *model_open(const struct sky_device *d, const c
 }
 
 /* An array of golden.safetensors; absent optional ones are NULL. */
-T_UNUSED SKY_PRINTF(2, 3) static const struct sky_tensor *gold(const struct sky_st *g, const char *fmt, ...)
+T_UNUSED SKY_PRINTF(2, 3) static const
+	struct sky_tensor *gold(const struct sky_st *g, const char *fmt, ...)
 {
 	char name[256];
 	va_list ap;
@@ -106,13 +108,15 @@ T_UNUSED static int32_t *take_pages(struct sky_kvpool *p, int64_t n)
 	return t;
 }
 
-/* Log-probs of ids[i + 1] through the paged cache, ids given in chunks of `step` rows; the last row gets 0. logits (NULL
- * allowed) [n, V]. */
-T_UNUSED static void run_chunks(struct sky_model *m, const int32_t *ids, int64_t n, int64_t step, float *logprob, float *logits)
+/* Log-probs of ids[i + 1] through the paged cache, ids given in chunks of `step` rows; the last row
+ * gets 0. logits (NULL allowed) [n, V]. */
+T_UNUSED static void run_chunks(struct sky_model *m, const int32_t *ids, int64_t n, int64_t step,
+				float *logprob, float *logits)
 {
 	int64_t V = sky_model_config(m)->vocab, stride = (n + KN_PAGE - 1) / KN_PAGE;
 	float *z = malloc((size_t)(step * V) * sizeof *z), *one = malloc((size_t)step * sizeof *one);
-	int32_t *want = malloc((size_t)step * sizeof *want), *target = malloc((size_t)step * sizeof *target), *table;
+	int32_t *want = malloc((size_t)step * sizeof *want),
+		*target = malloc((size_t)step * sizeof *target), *table;
 	struct sky_kvpool *pool = NULL;
 	struct sky_err err;
 
@@ -148,12 +152,14 @@ T_UNUSED static void run_chunks(struct sky_model *m, const int32_t *ids, int64_t
 	free(z);
 }
 
-/* Scores n_seq sequences side by side; logprob[r] belongs to the token after row r, 0 at the end of a sequence. */
-T_UNUSED static void run_score(struct sky_model *m, int64_t n_seq, const int32_t *start, const int32_t *ids, int keep,
-                               float *logprob, float *entropy)
+/* Scores n_seq sequences side by side; logprob[r] belongs to the token after row r, 0 at the end of a
+ * sequence. */
+T_UNUSED static void run_score(struct sky_model *m, int64_t n_seq, const int32_t *start,
+			       const int32_t *ids, int keep, float *logprob, float *entropy)
 {
 	int64_t T = start[n_seq];
-	int32_t *target = malloc((size_t)T * sizeof *target), *pos0 = calloc((size_t)n_seq, sizeof *pos0);
+	int32_t *target = malloc((size_t)T * sizeof *target),
+		*pos0 = calloc((size_t)n_seq, sizeof *pos0);
 	struct sky_rows rows = { n_seq, start, pos0, ids };
 	struct sky_err err;
 

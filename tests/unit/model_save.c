@@ -1,5 +1,6 @@
-/* model: loading from one file, shards and every float type, saving, loading again; tensors that pass through; tied heads; a new
- * version of the weights in a model that runs; a training step that changes what the forward pass reads. */
+/* model: loading from one file, shards and every float type, saving, loading again; tensors that pass
+ * through; tied heads; a new version of the weights in a model that runs; a training step that changes
+ * what the forward pass reads. */
 #include "tests/unit/model_help.h"
 
 static struct sky_device dev;
@@ -29,13 +30,15 @@ static void set_open(struct set *s, const char *dir)
 }
 
 /* One more tensor [n0, n1] (n1 = 0: a vector) of type t. */
-static void set_add(struct set *s, const char *name, enum sky_dtype t, int64_t n0, int64_t n1, const void *data)
+static void set_add(struct set *s, const char *name, enum sky_dtype t, int64_t n0, int64_t n1,
+		    const void *data)
 {
 	s->item[s->n].spec = (struct sky_st_spec){ name, t, n1 ? 2 : 1, { n0, n1 } };
 	s->item[s->n++].data = data;
 }
 
-static const char *set_write(const struct set *s, const char *name, const char *like, uint64_t shard_bytes)
+static const char *set_write(const struct set *s, const char *name, const char *like,
+			     uint64_t shard_bytes)
 {
 	const char *dir = t_path(name);
 	struct sky_err err;
@@ -76,7 +79,8 @@ static bool same_weights(const char *a, const char *b)
 	for (int64_t i = 0; same && i < sky_hf_count(x); i++) {
 		const struct sky_tensor *t = sky_hf_at(x, i), *u = sky_hf_find(y, t->name);
 
-		same = u && t->dtype == u->dtype && t->bytes == u->bytes && memcmp(t->data, u->data, t->bytes) == 0;
+		same = u && t->dtype == u->dtype && t->bytes == u->bytes &&
+		       memcmp(t->data, u->data, t->bytes) == 0;
 	}
 	sky_hf_close(x);
 	sky_hf_close(y);
@@ -114,7 +118,8 @@ static void test_types_and_shards(const char *dir)
 		snprintf(name, sizeof name, "type%d", k);
 		at = set_write(&s, name, dir, k == 0 ? 1500 : 1 << 30); /* the first in shards */
 		probe_dir(at, KN_F32, 0, got);
-		T_MEM(got, want, sizeof got, "a checkpoint in %s gives the same numbers", sky_dtype_name(type[k]));
+		T_MEM(got, want, sizeof got, "a checkpoint in %s gives the same numbers",
+		      sky_dtype_name(type[k]));
 		probe_dir(at, KN_BF16, 1, got);
 		T_MEM(got, want_bf16, sizeof got, "and rounds to the same bf16");
 		for (int64_t i = 0; i < s.n; i++) {
@@ -137,14 +142,17 @@ static void test_round_trip(const char *dir, const char *name)
 
 		snprintf(out, sizeof out, "save-%s-%d", name, train);
 		to = t_path(out);
-		T_RC(sky_model_save(m, to, SKY_DT_NONE, 0, &err), 0, &err, "%s: saved, train %d", name, train);
+		T_RC(sky_model_save(m, to, SKY_DT_NONE, 0, &err), 0, &err, "%s: saved, train %d", name,
+		     train);
 		T_OK(same_weights(dir, to), "%s: every tensor came back byte for byte", name);
 		n = model_open(&dev, to, KN_BF16, 0);
 		sky_model_fingerprint(m, a);
 		sky_model_fingerprint(n, b);
 		T_STR(b, a, "%s: same fingerprint", name);
-		T_I64(sky_model_config(n)->n_param, sky_model_config(m)->n_param, "%s: same number of parameters", name);
-		T_RC(sky_model_save(m, to, SKY_DT_NONE, 0, &err), SKY_E_USAGE, &err, "%s: nothing is overwritten unasked", name);
+		T_I64(sky_model_config(n)->n_param, sky_model_config(m)->n_param,
+		      "%s: same number of parameters", name);
+		T_RC(sky_model_save(m, to, SKY_DT_NONE, 0, &err), SKY_E_USAGE, &err,
+		     "%s: nothing is overwritten unasked", name);
 		sky_model_close(n);
 		snprintf(sub, sizeof sub, "f32-%s-%d", name, train);
 		T_RC(sky_model_save(m, t_path(sub), SKY_F32, 0, &err), train ? 0 : SKY_E_USAGE, &err,
@@ -185,29 +193,31 @@ static void test_extra_tensors(const char *dir)
 	memcpy(other, embed->data, 33 * 12 * 2);
 	other[5] ^= 1;
 	set_add(&s, "lm_head.weight", SKY_BF16, 33, 12, other);
-	T_RC(sky_model_open(&dev, set_write(&s, "other-head", dir, 1 << 30), &opt, &m, &err), SKY_E_DATA, &err,
-	     "a tied head with other bytes is refused");
+	T_RC(sky_model_open(&dev, set_write(&s, "other-head", dir, 1 << 30), &opt, &m, &err),
+	     SKY_E_DATA, &err, "a tied head with other bytes is refused");
 	T_HAS(err.msg, "lm_head.weight differs", "its message says so");
 	s.n--;
 	set_add(&s, "model.layers.0.self_attn.q_proj.zero_point", SKY_F32, 3, 0, x);
-	T_RC(sky_model_open(&dev, set_write(&s, "unknown", dir, 1 << 30), &opt, &m, &err), SKY_E_DATA, &err,
-	     "an unknown tensor is refused");
+	T_RC(sky_model_open(&dev, set_write(&s, "unknown", dir, 1 << 30), &opt, &m, &err), SKY_E_DATA,
+	     &err, "an unknown tensor is refused");
 	T_HAS(err.msg, "q_proj.zero_point", "it is named");
 	s.n--;
 	s.item[0].spec.dtype = SKY_I16;
-	T_RC(sky_model_open(&dev, set_write(&s, "ints", dir, 1 << 30), &opt, &m, &err), SKY_E_DATA, &err,
-	     "integer weights are refused");
+	T_RC(sky_model_open(&dev, set_write(&s, "ints", dir, 1 << 30), &opt, &m, &err), SKY_E_DATA,
+	     &err, "integer weights are refused");
 	T_HAS(err.msg, "has type I16", "the type is named");
 	free(other);
 	sky_hf_close(s.hf);
 }
 
-/* A step on the masters shows in the forward pass after sync, in a saved copy, and in a model that reloads it. */
+/* A step on the masters shows in the forward pass after sync, in a saved copy, and in a model that
+ * reloads it. */
 static void test_update(const char *dir, enum kn_dtype t)
 {
 	struct sky_model *m = model_open(&dev, dir, t, 1), *run = model_open(&dev, dir, t, 0);
 	float before[8], after[8], got[8];
-	const char *to = t_path(t == KN_F32 ? "step-f32" : "step-bf16"), *what = t == KN_F32 ? "f32" : "bf16";
+	const char *to = t_path(t == KN_F32 ? "step-f32" : "step-bf16"),
+		   *what = t == KN_F32 ? "f32" : "bf16";
 	struct sky_err err;
 	char a[65], b[65];
 
@@ -224,7 +234,8 @@ static void test_update(const char *dir, enum kn_dtype t)
 	T_RC(sky_model_sync(m, &err), 0, &err, "%s: sync", what);
 	probe(m, after);
 	T_OK(memcmp(before, after, sizeof before) != 0, "%s: after sync the step shows", what);
-	T_RC(sky_model_save(m, to, t == KN_F32 ? SKY_F32 : SKY_DT_NONE, 0, &err), 0, &err, "%s: saved", what);
+	T_RC(sky_model_save(m, to, t == KN_F32 ? SKY_F32 : SKY_DT_NONE, 0, &err), 0, &err, "%s: saved",
+	     what);
 	probe(run, got);
 	T_MEM(got, before, sizeof got, "%s: the running model has the old version", what);
 	sky_model_fingerprint(run, a);
@@ -232,10 +243,13 @@ static void test_update(const char *dir, enum kn_dtype t)
 	sky_model_fingerprint(run, b);
 	T_OK(strcmp(a, b) != 0, "%s: another fingerprint", what);
 	probe(run, got);
-	T_MEM(got, after, sizeof got, "%s: rollout and trainer have the same bits after the step", what);
+	T_MEM(got, after, sizeof got, "%s: rollout and trainer have the same bits after the step",
+	      what);
 	T_STR(sky_model_dir(run), to, "%s: the model knows where it came from", what);
-	T_RC(sky_model_reload(run, t_src("tests/parity/models/qwen2"), &err), SKY_E_DATA, &err, "%s: another model is refused", what);
-	T_RC(sky_model_reload(run, t_path("nowhere"), &err), SKY_E_MISSING, &err, "%s: a missing directory too", what);
+	T_RC(sky_model_reload(run, t_src("tests/parity/models/qwen2"), &err), SKY_E_DATA, &err,
+	     "%s: another model is refused", what);
+	T_RC(sky_model_reload(run, t_path("nowhere"), &err), SKY_E_MISSING, &err,
+	     "%s: a missing directory too", what);
 	probe(run, got);
 	T_MEM(got, after, sizeof got, "%s: and the weights stay", what);
 	T_RC(sky_model_sync(run, &err), SKY_E_USAGE, &err, "%s: no sync without training", what);

@@ -1,5 +1,5 @@
-/* families: the dense decoder behind llama.c, qwen2.c and qwen3.c. Letters: D model width, H query heads, G key/value heads,
- * d head width, I inner width of the MLP, V vocabulary. */
+/* families: the dense decoder behind llama.c, qwen2.c and qwen3.c. Letters: D model width, H query
+ * heads, G key/value heads, d head width, I inner width of the MLP, V vocabulary. */
 #include "model/families/dense.h"
 
 #include <math.h>
@@ -8,10 +8,15 @@
 static int refuse(const struct sky_conf *c, struct sky_err *err)
 {
 	static const char *const not_null[] = {
-		"quantization_config", "attn_logit_softcapping", "final_logit_softcapping", "clip_qkv",
+		"quantization_config",
+		"attn_logit_softcapping",
+		"final_logit_softcapping",
+		"clip_qkv",
 	};
-	static const char *const not_one[] = { "embedding_multiplier", "residual_multiplier", "logits_scaling" };
-	static const char *const not_true[] = { "mlp_bias", "attention_bias", "use_sliding_window", "rope_interleaved" };
+	static const char *const not_one[] = { "embedding_multiplier", "residual_multiplier",
+					       "logits_scaling" };
+	static const char *const not_true[] = { "mlp_bias", "attention_bias", "use_sliding_window",
+						"rope_interleaved" };
 	int rc = sky_conf_want_str(c, "hidden_act", "silu", err);
 
 	for (size_t i = 0; rc == 0 && i < sizeof not_null / sizeof not_null[0]; i++) {
@@ -24,11 +29,12 @@ static int refuse(const struct sky_conf *c, struct sky_err *err)
 		rc = sky_conf_want_bool(c, not_true[i], false, err);
 	}
 	if (rc == 0 && c->rope.partial != 1) {
-		rc = sky_fail(err, SKY_E_DATA, "%s: partial_rotary_factor must be 1 for %s", c->path, c->pub.family);
+		rc = sky_fail(err, SKY_E_DATA, "%s: partial_rotary_factor must be 1 for %s", c->path,
+			      c->pub.family);
 	}
 	if (rc == 0 && c->pub.d_head % 2) {
-		rc = sky_fail(err, SKY_E_DATA, "%s: head_dim %lld is odd: rotary embedding turns pairs", c->path,
-		              (long long)c->pub.d_head);
+		rc = sky_fail(err, SKY_E_DATA, "%s: head_dim %lld is odd: rotary embedding turns pairs",
+			      c->path, (long long)c->pub.d_head);
 	}
 	return rc;
 }
@@ -42,8 +48,10 @@ static int want_full_attention(const struct sky_conf *c, struct sky_err *err)
 		const char *s = sky_j_str(v);
 
 		if (!s || strcmp(s, "full_attention") != 0) {
-			return sky_fail(err, SKY_E_DATA, "%s: layer_types holds \"%s\", but %s layers are full_attention only",
-			                c->path, s ? s : "?", c->pub.family);
+			return sky_fail(
+				err, SKY_E_DATA,
+				"%s: layer_types holds \"%s\", but %s layers are full_attention only",
+				c->path, s ? s : "?", c->pub.family);
 		}
 	}
 	return 0;
@@ -59,8 +67,14 @@ static void plan_attn(const struct sky_conf *c, unsigned flags, struct sky_plan 
 		return;
 	}
 	*s = (struct sky_attn_spec){
-		.a = { .n_head = H, .n_kv_head = G, .d_head = d, .scale = (float)(1 / sqrt((double)d)) },
-		.eps = (float)c->eps, .qkv_bias = -1, .q_norm = -1, .k_norm = -1,
+		.a = { .n_head = H,
+		       .n_kv_head = G,
+		       .d_head = d,
+		       .scale = (float)(1 / sqrt((double)d)) },
+		.eps = (float)c->eps,
+		.qkv_bias = -1,
+		.q_norm = -1,
+		.k_norm = -1,
 	};
 	s->norm = sky_plan_slot(p, SKY_SLOT_VECTOR, D, 1);
 	sky_plan_name(p, s->norm, 0, D, 0, "model.layers.%d.input_layernorm.weight", layer);

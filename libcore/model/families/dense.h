@@ -1,4 +1,5 @@
-/* families: the decoder that Llama, Qwen2 and Qwen3 share: x += attn(norm(x)); x += mlp(norm(x)). Sizes and switches differ. */
+/* families: the decoder that Llama, Qwen2 and Qwen3 share: x += attn(norm(x)); x += mlp(norm(x)). Sizes
+ * and switches differ. */
 #ifndef SKY_MODEL_FAMILIES_DENSE_H
 #define SKY_MODEL_FAMILIES_DENSE_H
 
@@ -14,7 +15,8 @@ enum sky_dense_flags {
 };
 
 /* Refuses the keys that change the arithmetic of all three, then lays out the plan. */
-int sky_dense_plan(struct sky_conf *c, unsigned flags, struct sky_plan *p, struct sky_err *err) SKY_MUST_CHECK;
+int sky_dense_plan(struct sky_conf *c, unsigned flags, struct sky_plan *p,
+		   struct sky_err *err) SKY_MUST_CHECK;
 
 #ifdef __cplusplus
 }

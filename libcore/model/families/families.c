@@ -7,7 +7,10 @@
 extern const struct sky_family sky_family_llama, sky_family_qwen2, sky_family_qwen3;
 
 const struct sky_family *const sky_families[] = {
-	&sky_family_llama, &sky_family_qwen2, &sky_family_qwen3, NULL,
+	&sky_family_llama,
+	&sky_family_qwen2,
+	&sky_family_qwen3,
+	NULL,
 };
 
 static void list(char *out, size_t cap)
@@ -16,7 +19,8 @@ static void list(char *out, size_t cap)
 
 	out[0] = 0;
 	for (size_t i = 0; sky_families[i] && n < cap; i++) {
-		n += (size_t)snprintf(out + n, cap - n, "%s%s", i ? ", " : "", sky_families[i]->architecture);
+		n += (size_t)snprintf(out + n, cap - n, "%s%s", i ? ", " : "",
+				      sky_families[i]->architecture);
 	}
 }
 
@@ -27,13 +31,17 @@ int sky_family_find(const struct sky_conf *c, const struct sky_family **f_p, str
 	for (size_t i = 0; sky_families[i]; i++) {
 		const struct sky_family *f = sky_families[i];
 
-		/* Some old configurations carry no list of architectures; a list that names another head is refused. */
-		if (strcmp(c->pub.family, f->model_type) == 0 && (!*c->arch || strcmp(c->arch, f->architecture) == 0)) {
+		/* Some old configurations carry no list of architectures; a list that names another
+		 * head is refused. */
+		if (strcmp(c->pub.family, f->model_type) == 0 &&
+		    (!*c->arch || strcmp(c->arch, f->architecture) == 0)) {
 			*f_p = f;
 			return 0;
 		}
 	}
 	list(known, sizeof known);
-	return sky_fail(err, SKY_E_DATA, "%s: architecture \"%s\" with model_type \"%s\" is not supported; supported are %s",
-	                c->path, c->arch, c->pub.family, known);
+	return sky_fail(
+		err, SKY_E_DATA,
+		"%s: architecture \"%s\" with model_type \"%s\" is not supported; supported are %s",
+		c->path, c->arch, c->pub.family, known);
 }

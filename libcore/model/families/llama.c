@@ -1,4 +1,5 @@
-/* families: Llama 2 and 3, SmolLM2 and others of that shape: no biases, no norm of heads. ref: models.md §2. */
+/* families: Llama 2 and 3, SmolLM2 and others of that shape: no biases, no norm of heads. ref:
+ * models.md §2. */
 #include "model/families/dense.h"
 
 static int plan(struct sky_conf *c, struct sky_plan *p, struct sky_err *err)
