@@ -27,7 +27,8 @@ int sky_proc_start(struct sky_proc *p, char *const argv[], char *const env_extra
 /* As above with /bin/sh -c cmd. */
 int sky_proc_shell(struct sky_proc *p, const char *cmd, unsigned flags, struct sky_err *err) SKY_MUST_CHECK;
 void sky_proc_close_in(struct sky_proc *p);
-/* Waits at most timeout_s (< 0: for ever). SKY_E_AGAIN when still running. *status_p as from waitpid. */
+/* Waits at most timeout_s (< 0: for ever). SKY_E_AGAIN when still running; otherwise reaped, pipes closed, *p empty.
+ * *status_p as from waitpid. Read the child's output to its end first. */
 int sky_proc_wait(struct sky_proc *p, double timeout_s, int *status_p, struct sky_err *err) SKY_MUST_CHECK;
 /* TERM to the group, KILL after grace_s, reaped. Safe when none. */
 void sky_proc_kill(struct sky_proc *p, double grace_s);
