@@ -230,8 +230,9 @@ static int loss_dppo(struct work *w)
 	return 0;
 }
 
-/* Covariance of advantage and log-prob around their masked means, both unscaled; 0 at masked tokens. */
-static void covariance(const struct work *w, double *cov)
+/* Covariance of advantage and log-prob around their means, advantages unscaled; 0 at masked tokens. The means are weighted
+ * by the mask for clip_cov and plain for kl_cov. */
+static void covariance(const struct work *w, int weighted, double *cov)
 {
 	const struct sky_loss_in *in = w->in;
 	int64_t n = in->start[in->n_seq];
@@ -240,9 +241,11 @@ static void covariance(const struct work *w, double *cov)
 
 	for (int64_t t = 0; t < n; t++) {
 		if (w->mask[t] != 0) {
-			ma += in->adv[t] * k * w->mask[t];
-			ml += in->lp[t] * w->mask[t];
-			m += w->mask[t];
+			double g = weighted ? w->mask[t] : 1;
+
+			ma += in->adv[t] * k * g;
+			ml += in->lp[t] * g;
+			m += g;
 		}
 	}
 	m = m > 1 ? m : 1;
@@ -266,7 +269,7 @@ static int loss_clip_cov(struct work *w)
 		free(cand);
 		return sky_fail_mem(w->err, "policy loss");
 	}
-	covariance(w, cov);
+	covariance(w, 1, cov);
 	for (int64_t t = 0; t < n; t++) {
 		double r, clipped;
 
@@ -329,7 +332,7 @@ static int loss_kl_cov(struct work *w)
 		free(rank);
 		return sky_fail_mem(w->err, "policy loss");
 	}
-	covariance(w, cov);
+	covariance(w, 0, cov);
 	for (int64_t t = 0; t < n; t++) {
 		if (w->mask[t] != 0) {
 			w->L[t] = w->dL[t] = -exp(in->lp[t] - in->old[t]) * in->adv[t];
@@ -415,7 +418,7 @@ enum need { NEED_OLD = 1, NEED_ROLLOUT = 2, NEED_ANCHOR = 4, NEED_EITHER = 8 };
 static const struct policy_row {
 	const char *name;
 	int (*fn)(struct work *w);
-	int need, correct;      /* correct: off-policy correction applies */
+	int need, correct;      /* off-policy correction: 0 never, 1 always, 2 not in the release, so not under compat_skyrl */
 } table[] = {
 	{ "regular", loss_regular, NEED_OLD, 1 },
 	{ "dual_clip", loss_dual_clip, NEED_OLD, 1 },
@@ -423,8 +426,8 @@ static const struct policy_row {
 	{ "cispo", loss_cispo, NEED_ANCHOR, 1 },
 	{ "rollout_is", loss_rollout_is, NEED_ROLLOUT, 1 },
 	{ "dppo", loss_dppo, NEED_EITHER, 1 },
-	{ "clip_cov", loss_clip_cov, NEED_OLD, 1 },
-	{ "kl_cov", loss_kl_cov, NEED_OLD, 1 },
+	{ "clip_cov", loss_clip_cov, NEED_OLD, 2 },
+	{ "kl_cov", loss_kl_cov, NEED_OLD, 2 },
 	{ "sapo", loss_sapo, NEED_OLD, 1 },
 	{ "cross_entropy", loss_cross_entropy, 0, 0 },
 	{ "importance_sampling", loss_importance_sampling, NEED_OLD, 0 },
@@ -461,6 +464,10 @@ static int check_inputs(const struct policy_row *p, const struct sky_algo *a, co
 
 	if ((old && !in->old) || ((p->need & NEED_EITHER) && !in->old && !in->rollout)) {
 		return sky_fail(err, SKY_E_USAGE, "policy_loss_type %s needs the log-probs before the update", p->name);
+	}
+	/* Its ratio is against the rollout already: a truncated weight would count the same gap twice. */
+	if ((p->need & NEED_ANCHOR) && a->cispo_rollout && a->tis) {
+		return sky_fail(err, SKY_E_USAGE, "cispo with the anchor rollout excludes tis_ratio_type");
 	}
 	if (roll && !in->rollout) {
 		return sky_fail(err, SKY_E_USAGE,
@@ -500,7 +507,7 @@ int sky_policy_loss(const struct sky_algo *a, const struct sky_loss_in *in, doub
 	}
 	/* The losses see the mask as it came; the correction shrinks it only in the final sum, as the release does. */
 	rc = p->fn(&w);
-	if (rc == 0 && p->correct && in->rollout && in->old) {
+	if (rc == 0 && p->correct && !(p->correct == 2 && a->compat_skyrl) && in->rollout && in->old) {
 		rc = sky_off_policy(a, in, mem + 2 * n, mem + 3 * n, met, err);
 	}
 	for (int64_t t = 0; rc == 0 && t < n; t++) {
