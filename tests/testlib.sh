@@ -179,7 +179,7 @@ t_has() {
 	shared) test -e "$T_SHARED/$2" ;;
 	file) test -e "$2" ;;
 	py) t_what=$1; shift; t_py -c "import $(echo "$@" | tr ' ' ',')" >/dev/null 2>&1 ;;
-	inject) test -e "$T_BUILD/tests/inject/.libs/inject.so" || test -e "$T_BUILD/tests/inject/inject.so" ;;
+	inject) test -e "$T_BUILD/tests/inject/inject.so" && test -z "${T_SANITIZERS-}" ;;
 	user) test "$(id -u)" -ne 0 ;;
 	*) echo "Bail out! t_has: unknown prerequisite $1" >&3; exit 99 ;;
 	esac
@@ -191,7 +191,7 @@ t_need() {
 	cmd) t_skip_all "$2 not found on PATH" ;;
 	shared) t_skip_all "golden data $2 not found below \$SKYRL_SHARED or ../shared" ;;
 	py) shift; t_skip_all "no Python with $* (T_PYTHON names one)" ;;
-	inject) t_skip_all 'the fault-injection library is not built here' ;;
+	inject) t_skip_all 'no fault injection here (sanitizers have an allocator of their own)' ;;
 	user) t_skip_all 'root is not subject to permissions' ;;
 	*) t_skip_all "$* is missing" ;;
 	esac
@@ -233,6 +233,71 @@ t_json() {
 	test "$t_got" = "$3" && return 0
 	echo "$1 $2: got $t_got, want $3"
 	return 1
+}
+
+# t_inject CALLS N ACTION CMD…: runs CMD with its Nth call of CALLS (see tests/inject/inject.c) made to fail. ACTION is kill,
+# torn, or an errno name; NAME+ makes every later call fail as well.
+t_inject() {
+	t_calls=$1 t_at=$2 t_act=$3
+	shift 3
+	case $t_act in
+	kill|torn) env LD_PRELOAD="$T_BUILD/tests/inject/inject.so" INJECT_CALLS="$t_calls" INJECT_AT="$t_at" \
+		INJECT_DO="$t_act" "$@" ;;
+	*+) env LD_PRELOAD="$T_BUILD/tests/inject/inject.so" INJECT_CALLS="$t_calls" INJECT_AT="$t_at" INJECT_FROM=1 \
+		INJECT_DO=fail INJECT_ERRNO="${t_act%+}" "$@" ;;
+	*) env LD_PRELOAD="$T_BUILD/tests/inject/inject.so" INJECT_CALLS="$t_calls" INJECT_AT="$t_at" \
+		INJECT_DO=fail INJECT_ERRNO="$t_act" "$@" ;;
+	esac
+}
+
+# t_count CALLS CMD…: how many such calls CMD makes, on stdout; its own output goes to the files out and err.
+t_count() {
+	t_calls=$1
+	shift
+	rm -f "$T_DIR/calls"
+	env LD_PRELOAD="$T_BUILD/tests/inject/inject.so" INJECT_CALLS="$t_calls" INJECT_COUNT="$T_DIR/calls" "$@" >out 2>err
+	awk '{ n += $1 } END { print n + 0 }' "$T_DIR/calls"
+}
+
+# The calls by which a publish can be cut in two.
+T_CALLS=open,write,pwrite,fsync,rename,link,unlink,mkdir,rmdir,truncate,close,copy
+
+# t_everywhere ACTION CALLS CMD CHECK [PREPARE]: for n = 1, 2, … runs the strings PREPARE, CMD with its nth call cut, CHECK.
+# CHECK sees the exit status in $t_cut_code and n in $t_cut_n and decides what is legal then. Ends after the first run that
+# was not reached by the cut; beyond 150 calls it goes in steps, T_STEP overrides. CMD is one simple command.
+t_everywhere() {
+	t_action=$1 t_where=$2 t_cmd=$3 t_check=$4 t_prepare=${5:-:}
+	eval "$t_prepare" || { echo "prepare failed"; return 1; }
+	t_total=$(eval "t_count \"\$t_where\" $t_cmd")
+	test "$t_total" -gt 0 || { echo "no call of $t_where in: $t_cmd"; sed 's/^/  /' err; return 1; }
+	t_step=${T_STEP:-$(( (t_total + 149) / 150 ))}
+	t_cut_n=1
+	while test "$t_cut_n" -le "$t_total"; do
+		eval "$t_prepare" || { echo "prepare failed before call $t_cut_n"; return 1; }
+		eval "t_inject \"\$t_where\" $t_cut_n $t_action $t_cmd" >out 2>err
+		t_cut_code=$?
+		if ! eval "$t_check"; then
+			echo "call $t_cut_n of $t_total ($t_where, $t_action), status $t_cut_code: $t_cmd"
+			sed 's/^/  stderr: /' err
+			return 1
+		fi
+		t_cut_n=$((t_cut_n + t_step))
+	done
+	echo "$t_total calls, step $t_step"
+}
+
+# t_kill_everywhere CMD CHECK [PREPARE]: killed before each call that can cut a publish, then once more in mid-write.
+t_kill_everywhere() {
+	t_everywhere kill "$T_CALLS" "$@" && t_everywhere torn write,pwrite "$@"
+}
+
+# t_fail_everywhere ERRNO CALLS CMD CHECK [PREPARE]: as above with a failing call; the status must be an error of ours, or 0
+# when the program can live without that call.
+t_fail_everywhere() {
+	t_errno=$1 t_fail_calls=$2 t_fail_cmd=$3 t_fail_check=$4
+	shift 4
+	t_everywhere "$t_errno" "$t_fail_calls" "$t_fail_cmd" \
+		'test "$t_cut_code" -le 10 && { test "$t_cut_code" -eq 0 || test -s err; } && '"$t_fail_check" "$@"
 }
 
 # t_same A B: two files are equal byte for byte.
