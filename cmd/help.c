@@ -129,7 +129,7 @@ int help_print(struct sky_err *err)
 			rc = rc < 0 ? rc : print_option(row, err);
 		}
 	}
-	return rc < 0 ? rc : cmd_outf(err, "\nEvery option is also SKYRL_NAME in the environment and a key of the configuration file. Manual: man %s\n",
+	return rc < 0 ? rc : cmd_outf(err, "\nOptions are also SKYRL_NAME in the environment and keys of configuration files: man skyrl, man %s\n",
 	                              cmd_prog.name);
 }
 

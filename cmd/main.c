@@ -131,7 +131,7 @@ static void account(int argc, char **argv)
 	size_t n = 0;
 	int i;
 
-	if (cmd.verbose < 1 || getrusage(RUSAGE_SELF, &ru) < 0) {
+	if (cmd.verbose < 1 || opt_set.version || getrusage(RUSAGE_SELF, &ru) < 0) {
 		return;
 	}
 	for (i = 1, line[0] = '\0'; i < argc && n < sizeof(line); i++) {

@@ -232,7 +232,7 @@ static int missing_key(const struct plot *p, const char *key, struct sky_err *er
 	}
 	names[i] = NULL;
 	near = opt_nearest(key, names);
-	return sky_fail(err, SKY_E_MISSING, "no key %s in %s%s%s%s%s; keys: %s%s", key, p->files[0].path,
+	return sky_fail(err, SKY_E_MISSING, "no key %s in %s%s%s%s%s (keys: %s%s)", key, p->files[0].path,
 	                p->n_files > 1 ? " and the other files" : "", near ? "; did you mean " : "", near ? near : "",
 	                near ? "?" : "", all, n >= sizeof(all) ? "…" : "");
 }
