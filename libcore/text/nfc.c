@@ -83,6 +83,19 @@ static uint32_t compose(uint32_t a, uint32_t b)
 	return pairs[pair_slot(a, b)].c;
 }
 
+/* Does composition give c back? Not for singletons, non-starter decompositions and the listed exclusions. */
+static int is_primary(uint32_t c)
+{
+	uint8_t text[5] = { 0 }, *same;
+	unsigned n = uc_encode(c, text);
+	int yes;
+
+	same = utf8proc_NFC(text);
+	yes = same && memcmp(same, text, n + 1) == 0;
+	free(same);
+	return yes;
+}
+
 /* Primary composites whose full decomposition has len parts: their first part is one of the next shorter kind. */
 static void add_pairs(uint16_t *all, uint32_t n, int len)
 {
@@ -97,7 +110,7 @@ static void add_pairs(uint16_t *all, uint32_t n, int len)
 		    decompose(c, 0, d) != len || (len == 1 && (uint32_t)d[0] == c)) {
 			continue;
 		}
-		if (len == 1 || prop->comp_exclusion) {
+		if (len == 1 || !is_primary(c)) {
 			all[c] |= UC_NFC;
 			continue;
 		}
