@@ -158,6 +158,7 @@ static int send_line(struct worker *w, const char *op, int64_t id, const char *k
                      struct sky_err *err)
 {
 	struct sky_jw j;
+	int rc;
 
 	if (w->out_pos > 0 && w->out_pos == w->out.n) {
 		sky_buf_clear(&w->out);
@@ -176,8 +177,8 @@ static int send_line(struct worker *w, const char *op, int64_t id, const char *k
 		}
 	}
 	sky_jw_close_obj(&j);
-	sky_jw_raw(&j, "\n", 1);
-	return sky_jw_end(&j);
+	rc = sky_jw_end(&j);
+	return rc < 0 ? rc : sky_buf_addc(&w->out, '\n', err);
 }
 
 int sky_env_init(struct sky_envs *e, int64_t id, const char *row, size_t n_row, struct sky_err *err)
