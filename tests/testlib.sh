@@ -42,7 +42,7 @@ done
 # ---- an environment that only the test decides
 for t_var in $(env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p'); do
 	case $t_var in
-	SKYRL_SHARED) ;;
+	SKYRL_SHARED|SKYRL_TEST_SERVERS) ;;
 	AWS_*|SKYRL_*|NCCL_*|UCX_*|OMPI_*|SLURM_*|PMI_*|PMIX_*|HF_*|GOOGLE_*|CLOUDSDK_*|XDG_*|CURL_*|SSL_CERT_*) unset "$t_var" ;;
 	*_proxy|*_PROXY|NO_COLOR|FORCE_COLOR|CLICOLOR*|COLUMNS|SOURCE_DATE_EPOCH|OMP_*|DNNL_*|ONEDNN_*) unset "$t_var" ;;
 	esac

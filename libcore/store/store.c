@@ -3,10 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "store/store_int.h"
 
-static const struct sky_store_ops *const backends[] = { &sky_store_file, &sky_store_mem };
+static const struct sky_store_ops *const backends[] = { &sky_store_file, &sky_store_mem, &sky_store_s3 };
 
 static int dup_opt(char **out_p, const char *s, struct sky_err *err)
 {
@@ -398,10 +399,15 @@ void sky_upload_abort(struct sky_upload *u)
 
 static int copy_to_upload(struct sky_upload *u, int fd, const char *path, struct sky_err *err)
 {
-	char *buf = malloc(COPY_BYTES);
+	struct stat st;
+	char *buf;
 	int64_t n = 0;
 	int rc = 0;
 
+	if (u->s->ops->upload_fd && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+		return u->s->ops->upload_fd(u, fd, (uint64_t)st.st_size, path, err);
+	}
+	buf = malloc(COPY_BYTES);
 	if (!buf) {
 		return sky_fail_mem(err, "upload of %s", path);
 	}

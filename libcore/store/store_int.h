@@ -59,6 +59,8 @@ struct sky_store_ops {
 	           struct sky_err *err);
 	int (*upload_open)(struct sky_upload *u, struct sky_err *err);
 	int (*upload_write)(struct sky_upload *u, const void *p, uint64_t n, struct sky_err *err);
+	/* May be NULL. All of a file of n bytes. */
+	int (*upload_fd)(struct sky_upload *u, int fd, uint64_t n, const char *name, struct sky_err *err);
 	int (*upload_commit)(struct sky_upload *u, struct sky_err *err);
 	void (*upload_abort)(struct sky_upload *u);
 	int (*list)(struct sky_store *s, const char *prefix, unsigned flags, struct sky_listing *l, struct sky_err *err);
@@ -66,7 +68,7 @@ struct sky_store_ops {
 	int (*uploads)(struct sky_store *s, const char *prefix, double age_s, int abort, int64_t *n_p, struct sky_err *err);
 };
 
-extern const struct sky_store_ops sky_store_file, sky_store_mem;
+extern const struct sky_store_ops sky_store_file, sky_store_mem, sky_store_s3;
 
 int sky_key_check(const char *key, struct sky_err *err) SKY_MUST_CHECK;         /* SKY_E_USAGE */
 int sky_lost_race(struct sky_store *s, const char *key, struct sky_err *err);   /* SKY_E_AGAIN: another writer won */
