@@ -2,8 +2,10 @@
 #include "kernels/cpu/cpu_ops.h"
 
 #include <omp.h>
+#include <stdbool.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/mman.h>
 
 /* Below this much work in elements a call stays on the calling thread: waking others costs about as much. */
 #define PAR_MIN 16384
@@ -122,6 +124,16 @@ static int cpu_sync(kn_stream *s)
 }
 
 /* ---- memory ---- */
+/* In front of every block from cpu_alloc. Large blocks are mapped: the kernel clears their pages when they are first
+ * touched, and huge pages make that and every later walk cheaper. */
+struct head {
+	uint64_t bytes; /* of the mapping; 0: from aligned_alloc */
+	char pad[CPU_ALIGN - sizeof(uint64_t)];
+};
+
+#define MAP_MIN (4u << 20)
+#define BLOCK 4096      /* bytes of copy and zero that stay on one thread */
+
 static void *alloc_aligned(uint64_t bytes)
 {
 	if (bytes > (uint64_t)INT64_MAX - CPU_ALIGN)
@@ -129,36 +141,80 @@ static void *alloc_aligned(uint64_t bytes)
 	return aligned_alloc(CPU_ALIGN, (size_t)(bytes / CPU_ALIGN + 1) * CPU_ALIGN);
 }
 
+static struct head *map_pages(uint64_t bytes)
+{
+	void *p = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	(void)madvise(p, (size_t)bytes, MADV_HUGEPAGE); /* a wish; small pages do as well */
+	return p;
+}
+
 static int cpu_alloc(kn_dev *dev, uint64_t bytes, void **p)
 {
-	void *q = alloc_aligned(bytes);
+	bool large = bytes >= MAP_MIN;
+	struct head *h = NULL;
 
-	if (!q)
+	if (bytes <= (uint64_t)INT64_MAX - 2 * sizeof *h)
+		h = large ? map_pages(bytes + sizeof *h) : alloc_aligned(bytes + sizeof *h);
+	if (!h)
 		return cpu_fail(dev, KN_E_MEMORY, "no memory for %llu bytes", (unsigned long long)bytes);
-	memset(q, 0, (size_t)bytes);
-	*p = q;
+	h->bytes = large ? bytes + sizeof *h : 0;
+	if (!large)
+		memset(h + 1, 0, (size_t)bytes);
+	*p = h + 1;
 	return KN_OK;
 }
 
 static void cpu_free(kn_dev *dev, void *p)
 {
+	struct head *h = p ? (struct head *)p - 1 : NULL;
+
 	(void)dev;
-	free(p);
+	if (h && h->bytes)
+		munmap(h, (size_t)h->bytes);
+	else
+		free(h);
+}
+
+struct bytes_ctx {
+	char *dst;
+	const char *src; /* NULL: zeros */
+	uint64_t bytes;
+};
+
+static void bytes_range(void *ctx, int64_t r0, int64_t r1)
+{
+	struct bytes_ctx *c = ctx;
+	uint64_t from = (uint64_t)r0 * BLOCK, to = (uint64_t)r1 * BLOCK;
+
+	to = to < c->bytes ? to : c->bytes;
+	if (c->src)
+		memcpy(c->dst + from, c->src + from, (size_t)(to - from));
+	else
+		memset(c->dst + from, 0, (size_t)(to - from));
 }
 
 static int cpu_copy(kn_stream *s, void *dst, const void *src, uint64_t bytes)
 {
-	(void)s;
-	if (bytes)
+	struct bytes_ctx c = {dst, src, bytes};
+	uintptr_t a = (uintptr_t)dst, b = (uintptr_t)src;
+
+	if (!bytes)
+		return KN_OK;
+	if (a < b ? b - a < bytes : a - b < bytes)
 		memmove(dst, src, (size_t)bytes);
+	else
+		cpu_rows(s->dev, (int64_t)((bytes + BLOCK - 1) / BLOCK), BLOCK / 4, bytes_range, &c);
 	return KN_OK;
 }
 
 static int cpu_zero(kn_stream *s, void *dst, uint64_t bytes)
 {
-	(void)s;
-	if (bytes)
-		memset(dst, 0, (size_t)bytes);
+	struct bytes_ctx c = {dst, NULL, bytes};
+
+	cpu_rows(s->dev, (int64_t)((bytes + BLOCK - 1) / BLOCK), BLOCK / 4, bytes_range, &c);
 	return KN_OK;
 }
 
