@@ -54,44 +54,71 @@ int sky_decode(const struct sky_tokenizer *t, const int32_t *ids, int64_t n, int
 struct sky_template;
 /* Source text of a Jinja chat template. name is for messages. */
 int sky_template_parse(const char *src, size_t n, const char *name, struct sky_template **t_p, struct sky_err *err) SKY_MUST_CHECK;
-/* That of a model directory: chat_template.jinja, else tokenizer_config.json. SKY_E_MISSING when it has none. */
+/* That of a model directory: chat_template.jinja (and additional_chat_templates/tool_use.jinja), else chat_template of
+ * tokenizer_config.json, a text or a list of named ones: "default", and "tool_use" for conversations with tools. Special
+ * tokens come from tokenizer_config.json. SKY_E_MISSING when the directory has no template. */
 int sky_template_open(const char *dir, struct sky_template **t_p, struct sky_err *err) SKY_MUST_CHECK;
 void sky_template_close(struct sky_template *t);
-void sky_template_fingerprint(const struct sky_template *t, char out[65]);
+void sky_template_fingerprint(const struct sky_template *t, char out[65]);     /* SHA-256 of the source(s), hex */
+/* "bos_token", "eos_token", "pad_token", "unk_token" …: as the directory names it, or as set; NULL when unknown. */
+const char *sky_template_special(const struct sky_template *t, const char *name);
+/* Sets one, for templates that were parsed from text; before the template is shared. */
+int sky_template_set_special(struct sky_template *t, const char *name, const char *token, struct sky_err *err) SKY_MUST_CHECK;
 
 /* Where a byte of the render came from. */
 struct sky_span {
 	uint32_t from, to;      /* bytes of the render */
-	int32_t message;        /* index in the list of messages; −1: template text outside any message */
+	int32_t message;        /* index in the list of messages; −1: text outside any message. Text of the template itself
+	                         * belongs to the message whose turn of a loop over messages printed it */
 	uint8_t part;           /* enum sky_part */
 };
 enum sky_part {
-	SKY_PART_TEMPLATE = 0,  /* literal text of the template */
+	SKY_PART_TEMPLATE = 0,  /* literal text of the template, special tokens it prints */
 	SKY_PART_ROLE = 1,
 	SKY_PART_CONTENT = 2,
 	SKY_PART_REASONING = 3, /* reasoning_content, thinking */
 	SKY_PART_TOOL_CALL = 4,
 	SKY_PART_OTHER = 5,     /* any other value of the message, tools, template arguments */
 };
-struct sky_render {             /* owned; release with sky_render_release */
+struct sky_render_message {
+	char role[24];          /* cut to 23 bytes; "" when it is not a string */
+	uint8_t untrained;      /* 1: weight 0, or train, trainable, training or loss_mask false */
+};
+struct sky_render {
 	struct sky_buf text;
 	struct sky_span *span;  /* cover the text without gaps, in order */
 	int64_t n_span;
-	/* [generation] blocks of the template, if it has any: pairs of byte offsets */
-	uint32_t (*gen)[2];
+	uint32_t (*gen)[2];     /* {% generation %} blocks of the template, if it has any: pairs of byte offsets */
 	int64_t n_gen;
+	struct sky_render_message *message;
+	int64_t n_message;
 };
 struct sky_render_opt {
 	int add_generation_prompt;
+	int continue_final_message;     /* leave the last message open: cut the text behind its content */
 	const struct sky_jnode *tools;  /* array or NULL */
 	const struct sky_jnode *args;   /* object of extra variables (enable_thinking, documents, …) or NULL */
+	const char *tools_json, *args_json;     /* the same as JSON text, used where the node is NULL */
+	size_t n_tools_json, n_args_json;
 	const char *bos_token, *eos_token;      /* NULL: from the template's directory */
-	int64_t date;                   /* seconds since 1970 for strftime_now; −1: the clock */
+	int64_t date;                   /* seconds since 1970 for strftime_now, read as UTC; −1: the clock, local time */
 };
-/* messages: a JSON array. What the template raises is SKY_E_DATA with its message. */
+/* messages: a JSON array. What the template raises is SKY_E_DATA with its message; over a limit: SKY_E_LIMIT. *out is
+ * filled on success and then owned by the caller: sky_render_release. */
 int sky_template_render(const struct sky_template *t, const struct sky_jnode *messages, const struct sky_render_opt *opt,
                         struct sky_render *out, struct sky_err *err) SKY_MUST_CHECK;
 void sky_render_release(struct sky_render *r);
+
+/* The renderer of one thread keeps its memory: a warm one allocates nothing. Its results are views, valid until its
+ * next call. */
+struct sky_renderer;
+int sky_renderer_new(const struct sky_template *t, struct sky_renderer **r_p, struct sky_err *err) SKY_MUST_CHECK;
+void sky_renderer_free(struct sky_renderer *r);
+int sky_renderer_nodes(struct sky_renderer *r, const struct sky_jnode *messages, const struct sky_render_opt *opt,
+                       const struct sky_render **out_p, struct sky_err *err) SKY_MUST_CHECK;
+/* As above from JSON text, which is faster than parsing it to nodes first. */
+int sky_renderer_text(struct sky_renderer *r, const char *messages, size_t n, const struct sky_render_opt *opt,
+                      const struct sky_render **out_p, struct sky_err *err) SKY_MUST_CHECK;
 
 /* ---- loss masks ---- */
 enum sky_train_on {
@@ -101,10 +128,17 @@ enum sky_train_on {
 /* "last-assistant", …, "roles:assistant,tool", "parts:content,tool_call". */
 struct sky_mask_rule { enum sky_train_on on; char names[256]; };
 int sky_mask_rule_parse(const char *s, struct sky_mask_rule *r, struct sky_err *err) SKY_MUST_CHECK;
-/* Trained byte spans of a render (pairs from, to; malloc, the caller frees): what the policy would have sampled, its stop
- * token included. */
-int sky_mask_spans(const struct sky_render *r, const struct sky_jnode *messages, const struct sky_tokenizer *tok,
-                   const struct sky_mask_rule *rule, uint32_t (**spans_p)[2], int64_t *n_p, struct sky_err *err) SKY_MUST_CHECK;
+
+/* Finds what the policy would have sampled in the renders of one template with one set of options; one per thread. It
+ * learns the generation prompt by rendering two tiny conversations when it is made. tok tells which texts are special
+ * tokens (NULL: by their look). opt and rule are copied, what opt points to is needed during the call only. */
+struct sky_masker;
+int sky_masker_new(const struct sky_template *t, const struct sky_tokenizer *tok, const struct sky_mask_rule *rule,
+                   const struct sky_render_opt *opt, struct sky_masker **m_p, struct sky_err *err) SKY_MUST_CHECK;
+void sky_masker_free(struct sky_masker *m);
+/* Trained byte spans of a render (pairs from, to; ascending, disjoint): a view, valid until the next call. */
+int sky_masker_spans(struct sky_masker *m, const struct sky_render *r, const uint32_t (**spans_p)[2], int64_t *n_p,
+                     struct sky_err *err) SKY_MUST_CHECK;
 /* Mask of tokens: 1 where the token's first byte lies in a span. off as from sky_encode_offsets. */
 void sky_mask_tokens(const uint32_t (*spans)[2], int64_t n_span, const uint32_t *off, int64_t n, uint8_t *mask);
 
