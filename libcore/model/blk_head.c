@@ -138,16 +138,22 @@ int sky_head_score(struct sky_pass *p, struct sky_head_rows *q)
 	return rc;
 }
 
-/* What logprob_bwd reads besides the logits. */
-static int put_chunk(struct sky_pass *p, struct scratch *s, const struct sky_head_rows *q, int64_t i,
-		     int64_t n, bool use_entropy)
+/* What logprob_bwd reads besides the logits: lse and entropy as the pass left them, or lse made now. */
+static int put_chunk(struct sky_pass *p, struct scratch *s, struct sky_head_rows *q, int64_t i,
+		     int64_t n, enum sky_head_mode mode)
 {
 	uint64_t bytes = (uint64_t)n * sizeof(float);
 	int rc = p->ops->copy(p->s, s->target, q->target + i, bytes);
 
-	KN_TRY(rc, p->ops->copy(p->s, s->lse, q->lse + i, bytes));
 	KN_TRY(rc, p->ops->copy(p->s, s->dlogprob, q->dlogprob + i, bytes));
-	if (use_entropy) {
+	if (mode == SKY_HEAD_FIRST) {
+		KN_TRY(rc, p->ops->logprob(p->s, n, p->m->plan.vocab, s->logits, s->target, q->inv_temp,
+					   s->logprob, NULL, s->lse));
+		KN_TRY(rc, p->ops->copy(p->s, q->logprob + i, s->logprob, bytes));
+		return rc;
+	}
+	KN_TRY(rc, p->ops->copy(p->s, s->lse, q->lse + i, bytes));
+	if (mode == SKY_HEAD_AGAIN_ENTROPY) {
 		KN_TRY(rc, p->ops->copy(p->s, s->entropy, q->entropy + i, bytes));
 		KN_TRY(rc, p->ops->copy(p->s, s->dentropy, q->dentropy + i, bytes));
 	}
@@ -170,8 +176,9 @@ static int norm_back(struct sky_pass *p, struct scratch *s, const int32_t *row, 
 	return rc;
 }
 
-int sky_head_backward(struct sky_pass *p, const struct sky_head_rows *q, bool use_entropy)
+int sky_head_backward(struct sky_pass *p, struct sky_head_rows *q, enum sky_head_mode mode)
 {
+	bool use_entropy = mode == SKY_HEAD_AGAIN_ENTROPY;
 	const struct sky_slot *out = sky_slot_at(p->m, p->m->plan.head.out);
 	int64_t C = chunk_rows(p), V = p->m->plan.vocab;
 	struct scratch s;
@@ -184,7 +191,7 @@ int sky_head_backward(struct sky_pass *p, const struct sky_head_rows *q, bool us
 
 		rc = norm_rows(p, &s, q->row + i, n, &x);
 		KN_TRY(rc, product(p, &s, n, s.logits));
-		KN_TRY(rc, put_chunk(p, &s, q, i, n, use_entropy));
+		KN_TRY(rc, put_chunk(p, &s, q, i, n, mode));
 		KN_TRY(rc, p->ops->logprob_bwd(p->s, n, V, s.logits, s.target, q->inv_temp, s.lse,
 					       s.dlogprob, use_entropy ? s.dentropy : NULL,
 					       use_entropy ? s.entropy : NULL, p->t, s.dlogits));

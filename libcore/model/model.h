@@ -125,6 +125,12 @@ int sky_model_score(struct sky_model *m, const struct sky_rows *rows, const int3
  * may be NULL. */
 int sky_model_backward(struct sky_model *m, const float *dlogprob, const float *dentropy,
 		       struct sky_err *err) SKY_MUST_CHECK;
+/* Score with keep and backward in one, for losses whose gradient is known before the log-probs are
+ * (supervised training: −weight of the token): the logits are made once instead of twice. Same bits as
+ * the two calls. */
+int sky_model_score_backward(struct sky_model *m, const struct sky_rows *rows, const int32_t *target,
+			     float inv_temp, const float *dlogprob, float *logprob,
+			     struct sky_err *err) SKY_MUST_CHECK;
 /* Residual stream for tests: after the embedding (layer −1), after layer l, after the final norm (layer
  * n_layer): [T, d] f32 of the last pass with keep. */
 int sky_model_hidden(struct sky_model *m, int64_t layer, float *out,

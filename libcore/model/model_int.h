@@ -292,8 +292,13 @@ uint64_t sky_head_bytes(const struct sky_pass *p);
 int sky_head_logits(struct sky_pass *p, const int32_t *row, int64_t n, float *logits);
 /* Fills q->logprob, lse and, with q->has_entropy, entropy. */
 int sky_head_score(struct sky_pass *p, struct sky_head_rows *q);
-/* Gradients of the head's slots, and p->dx, from q->dlogprob and (use_entropy) q->dentropy. */
-int sky_head_backward(struct sky_pass *p, const struct sky_head_rows *q, bool use_entropy);
+enum sky_head_mode {
+	SKY_HEAD_FIRST,         /* logits for the first time: q->logprob is filled on the way */
+	SKY_HEAD_AGAIN,         /* after sky_head_score: q->lse is there */
+	SKY_HEAD_AGAIN_ENTROPY, /* and q->entropy, q->dentropy */
+};
+/* Gradients of the head's slots, and p->dx, from q->dlogprob. */
+int sky_head_backward(struct sky_pass *p, struct sky_head_rows *q, enum sky_head_mode mode);
 
 struct sky_kvpool {
 	struct sky_model *m;

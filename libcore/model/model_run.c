@@ -104,10 +104,10 @@ static int ask(struct sky_model *m, const int32_t *target, float inv_temp, bool 
 	return rc;
 }
 
-int sky_model_score(struct sky_model *m, const struct sky_rows *rows, const int32_t *target,
-		    float inv_temp, int keep, float *logprob, float *entropy, struct sky_err *err)
+/* The forward pass of score, up to the head; m->ask lists what the head is asked for. */
+static int forward_whole(struct sky_model *m, const struct sky_rows *rows, const int32_t *target,
+			 float inv_temp, int keep, bool entropy, struct sky_err *err)
 {
-	struct sky_head_rows *q = &m->ask;
 	int rc;
 
 	if (keep && !m->opt.train) {
@@ -123,7 +123,17 @@ int sky_model_score(struct sky_model *m, const struct sky_rows *rows, const int3
 		}
 	}
 	rc = sky_pass_forward(m, rows, NULL, keep, err);
-	if (rc < 0 || (rc = ask(m, target, inv_temp, entropy != NULL, err)) < 0) {
+	return rc < 0 ? rc : ask(m, target, inv_temp, entropy, err);
+}
+
+int sky_model_score(struct sky_model *m, const struct sky_rows *rows, const int32_t *target,
+		    float inv_temp, int keep, float *logprob, float *entropy, struct sky_err *err)
+{
+	struct sky_head_rows *q = &m->ask;
+	int rc;
+
+	rc = forward_whole(m, rows, target, inv_temp, keep, entropy != NULL, err);
+	if (rc < 0) {
 		return rc;
 	}
 	KN_TRY(rc, sky_head_score(&m->pass, q));
@@ -171,6 +181,20 @@ static int ask_back(struct sky_model *m, const float *dlogprob, const float *den
 	return rc;
 }
 
+static int backward(struct sky_model *m, enum sky_head_mode mode, struct sky_err *err)
+{
+	int rc = sky_head_backward(&m->pass, &m->back, mode);
+
+	if (rc) {
+		return sky_kn_fail(m, rc, "gradient of log-probs", err);
+	}
+	rc = sky_pass_backward(m, err);
+	if (rc == 0 && (rc = m->d.ops->sync(m->d.stream)) != 0) {
+		rc = sky_kn_fail(m, rc, "backward", err);
+	}
+	return rc;
+}
+
 int sky_model_backward(struct sky_model *m, const float *dlogprob, const float *dentropy,
 		       struct sky_err *err)
 {
@@ -191,13 +215,51 @@ int sky_model_backward(struct sky_model *m, const float *dlogprob, const float *
 	if (rc < 0 || m->back.n == 0) {
 		return rc;
 	}
-	rc = sky_head_backward(&m->pass, &m->back, dentropy != NULL);
-	if (rc) {
-		return sky_kn_fail(m, rc, "gradient of log-probs", err);
+	return backward(m, dentropy ? SKY_HEAD_AGAIN_ENTROPY : SKY_HEAD_AGAIN, err);
+}
+
+/* Splits m->ask: rows with a gradient go to m->back, the others stay. */
+static int split(struct sky_model *m, const float *dlogprob, struct sky_err *err)
+{
+	struct sky_head_rows *a = &m->ask, *b = &m->back;
+	int64_t n = a->n;
+	int rc = fit_rows(b, n, err);
+
+	if (rc < 0) {
+		return rc;
 	}
-	rc = sky_pass_backward(m, err);
-	if (rc == 0 && (rc = m->d.ops->sync(m->d.stream)) != 0) {
-		rc = sky_kn_fail(m, rc, "backward", err);
+	a->n = 0;
+	for (int64_t i = 0; i < n; i++) {
+		float dl = dlogprob[a->row[i]];
+		struct sky_head_rows *q = dl == 0 ? a : b;
+
+		q->row[q->n] = a->row[i];
+		q->target[q->n] = a->target[i];
+		q->dlogprob[q->n++] = dl;
+	}
+	b->inv_temp = a->inv_temp;
+	return 0;
+}
+
+int sky_model_score_backward(struct sky_model *m, const struct sky_rows *rows, const int32_t *target,
+			     float inv_temp, const float *dlogprob, float *logprob, struct sky_err *err)
+{
+	const struct sky_head_rows *lists[2] = { &m->ask, &m->back };
+	int rc = forward_whole(m, rows, target, inv_temp, 1, false, err);
+
+	if (rc < 0 || (rc = split(m, dlogprob, err)) < 0) {
+		return rc;
+	}
+	rc = sky_head_score(&m->pass, &m->ask);
+	rc = rc ? sky_kn_fail(m, rc, "log-probs", err) : 0;
+	if (rc == 0 && m->back.n) {
+		rc = backward(m, SKY_HEAD_FIRST, err);
+	}
+	memset(logprob, 0, (size_t)m->pass.T * sizeof *logprob);
+	for (int k = 0; rc == 0 && k < 2; k++) {
+		for (int64_t i = 0; i < lists[k]->n; i++) {
+			logprob[lists[k]->row[i]] = lists[k]->logprob[i];
+		}
 	}
 	return rc;
 }

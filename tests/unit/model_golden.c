@@ -132,6 +132,46 @@ static void check_grads(const struct run *r, const struct batch *b)
 	free(want);
 }
 
+/* The call that does both passes gives the bits of the two calls, log-probs and gradients. */
+static void check_both(const struct run *r, const struct batch *b)
+{
+	int64_t T = b->start[3], n = 0, n_param = sky_model_n_param(r->m);
+	int32_t *target = malloc((size_t)T * sizeof *target), pos0[3] = { 0, 0, 0 };
+	float *lp = malloc((size_t)T * sizeof *lp), *grads, *g;
+	struct sky_rows rows = { 3, b->start, pos0, b->ids };
+	bool same = true;
+	struct sky_err err;
+
+	for (int64_t i = 0; i < n_param; i++) {
+		n += sky_model_param(r->m, i)->n;
+	}
+	grads = malloc((size_t)n * sizeof *grads);
+	for (int64_t i = 0, at = 0; i < n_param; at += sky_model_param(r->m, i++)->n) {
+		const struct sky_param *p = sky_model_param(r->m, i);
+
+		memcpy(grads + at, p->grad, (size_t)p->n * sizeof *grads);
+	}
+	for (int64_t i = 0; i < T; i++) {
+		bool last = i + 1 == b->start[1] || i + 1 == b->start[2] || i + 1 == T;
+
+		target[i] = last ? -1 : b->ids[i + 1];
+	}
+	T_RC(sky_model_zero_grad(r->m, &err), 0, &err, "%s: gradients cleared", r->what);
+	T_RC(sky_model_score_backward(r->m, &rows, target, 1, b->dloss, lp, &err), 0, &err,
+	     "%s: score and backward in one", r->what);
+	T_MEM(lp, b->lp, (size_t)T * sizeof *lp, "%s: its log-probs", r->what);
+	g = grads;
+	for (int64_t i = 0; i < n_param; g += sky_model_param(r->m, i++)->n) {
+		const struct sky_param *p = sky_model_param(r->m, i);
+
+		same = same && memcmp(p->grad, g, (size_t)p->n * sizeof *g) == 0;
+	}
+	T_OK(same, "%s: its gradients", r->what);
+	free(grads);
+	free(lp);
+	free(target);
+}
+
 /* Rows of the golden logits are the last of the sequence. */
 static void check_logits(const struct run *r, const struct batch *b)
 {
@@ -223,6 +263,7 @@ static void test_f32(const struct sky_device *d, const char *dir, const struct s
 	check_logprob(&r, &b);
 	check_hidden(&r, &b);
 	check_grads(&r, &b);
+	check_both(&r, &b);
 	check_logits(&r, &b);
 	check_long(&r);
 	check_gen(&r);
@@ -305,6 +346,7 @@ static void test_bf16(const struct sky_device *d, const char *dir, const struct 
 	run_score(m, 3, b.start, b.ids, 1, b.lp, NULL);
 	check_bf16_logprob(&r, &b, dir);
 	check_bf16_grad(&r, &b);
+	check_both(&r, &b);
 	batch_free(&b);
 	sky_model_close(m);
 }
