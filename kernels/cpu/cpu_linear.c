@@ -188,68 +188,89 @@ struct product {
 	uint64_t scratch_each, copy_bytes;
 };
 
-/* Rows [r0, r0 + m) as units. Rows of an odd number of bf16 are copied with a zero after each. */
-static const cpu_unit *left_rows(const struct product *c, int64_t r0, int64_t m, char *copy, int64_t *sm_p)
+/* Few rows of an even number of elements are read where they lie. Many are first dealt into blocks of ROWS_SUB rows,
+ * [blocks, units, ROWS_SUB]: one stream instead of one a row; and so are rows of an odd number of bf16. */
+static int read_in_place(const struct product *c)
 {
-	const uint16_t *src = cpu_at(c->t, c->x, r0 * c->k);
-
-	if (c->t == KN_F32 || c->k % 2 == 0) {
-		*sm_p = c->nu;
-		return (const cpu_unit *)src;
-	}
-	*sm_p = c->nu;
-	for (int64_t i = 0; i < m; i++) {
-		uint16_t *dst = (uint16_t *)copy + 2 * i * c->nu;
-
-		memcpy(dst, src + i * c->k, (size_t)c->k * 2);
-		dst[c->k] = 0;
-	}
-	return (const cpu_unit *)copy;
+	return (c->t == KN_F32 || c->k % 2 == 0);
 }
 
-/* Rows [i, i + m) of the task against `group` panels from p on; the sums in tmp, or in y where they may lie there. */
-static void product_step(const struct product *c, const cpu_unit *a, int64_t sm, int64_t r, int64_t m, int64_t p,
-                         int64_t group, float *tmp)
+static const cpu_unit *left_rows(const struct product *c, int64_t r0, int64_t m, char *copy)
 {
-	int64_t col = p * CPU_PANEL, n = c->n - col < group * CPU_PANEL ? c->n - col : group * CPU_PANEL;
-	int direct = c->ty == KN_F32 && !c->bias && !c->accumulate && n == group * CPU_PANEL;
-	struct cpu_gemm g = {.m = m, .n_panel = group, .sm = sm, .su = 1, .ps = c->nu * CPU_PANEL, .su_b = CPU_PANEL,
-		.c = direct ? (float *)c->y + r * c->n + col : tmp, .ldc = direct ? c->n : group * CPU_PANEL};
+	struct pack p = {.t = c->t, .src = cpu_at(c->t, c->x, r0 * c->k), .n_row = m, .n_sum = c->k, .width = ROWS_SUB,
+		.ld = c->k, .dst = (cpu_unit *)copy};
 
-	for (int64_t u = 0; u < c->nu || u == 0; u += UNITS_MAX) {
-		g.nu = c->nu - u < UNITS_MAX ? c->nu - u : UNITS_MAX;
-		g.a = a + u;
+	if (read_in_place(c))
+		return p.src;
+	for (int64_t i = 0; i < cpu_div_up(m, ROWS_SUB); i++)
+		pack_block(&p, i, 0);
+	return p.dst;
+}
+
+/* What to fetch while rows r… of a task are computed: the next rows when the task has just begun, else, once a panel, the
+ * next panel. */
+static const char *ahead_of(const struct product *c, const cpu_unit *a, int64_t r, int64_t m, int first, int more,
+                            const cpu_unit *next)
+{
+	if (first && r + ROWS_SUB < m)
+		return (const char *)(a + (r + ROWS_SUB) * c->nu);
+	return more && r / ROWS_SUB == (first ? (m - 1) / ROWS_SUB : 0) ? (const char *)next : NULL;
+}
+
+/* One group of panels, from p on, against the rows [r0, r0 + m) of a task. The sums stand in tmp, or in y where they may.
+ * A long panel is used in parts, each by all rows before the next: what does not stay in L2 is read once. */
+static void product_group(const struct product *c, const cpu_unit *a, int64_t r0, int64_t m, int64_t p, int64_t group,
+                          int first, float *tmp)
+{
+	int64_t col = p * CPU_PANEL, n = c->n - col < group * CPU_PANEL ? c->n - col : group * CPU_PANEL, step;
+	int in_place = read_in_place(c), direct, fused;
+	int more = p + group < panels_of(c->n), parts = m > ROWS_SUB / 2 ? cpu_div_up(c->nu, UNITS_MAX) : 1;
+	struct cpu_gemm g = {.n_panel = group, .sm = in_place ? c->nu : 1, .su = in_place ? 1 : ROWS_SUB,
+		.ps = c->nu * CPU_PANEL, .su_b = CPU_PANEL};
+
+	fused = c->ty == KN_BF16 && n == group * CPU_PANEL;
+	direct = c->ty == KN_F32 && !c->bias && !c->accumulate && n == group * CPU_PANEL && parts == 1;
+	g.ldc = direct ? c->n : group * CPU_PANEL;
+
+	for (int64_t u = 0; u < c->nu || u == 0; u += step) {
+		step = parts > 1 ? cpu_div_up(c->nu, parts) : c->nu + 1;
+		g.nu = c->nu - u < step ? c->nu - u : step;
 		g.b = c->b + (p * c->nu + u) * CPU_PANEL;
 		g.keep = u > 0;
-		if (c->t == KN_F32)
-			c->vec->gemm_f32(&g);
-		else
-			c->vec->gemm_bf16(&g);
+		for (int64_t r = 0; r < m; r += ROWS_SUB) {
+			g.m = m - r < ROWS_SUB ? m - r : ROWS_SUB;
+			g.a = a + r * c->nu + u * g.su;
+			g.c = direct ? (float *)c->y + (r0 + r) * c->n + col : tmp + (parts > 1 ? r * g.ldc : 0);
+			g.ahead = ahead_of(c, a, r, m, first, u == 0 && more, g.b + group * g.ps);
+			if (fused && u + step >= c->nu) {
+				g.y = (uint16_t *)c->y + (r0 + r) * c->n + col;
+				g.ldy = c->n;
+				g.bias = c->bias ? c->bias + col : NULL;
+			}
+			if (c->t == KN_F32)
+				c->vec->gemm_f32(&g);
+			else
+				c->vec->gemm_bf16(&g);
+			if (!direct && !fused && u + step >= c->nu)
+				c->vec->store(g.m, n, g.c, g.ldc, c->bias ? c->bias + col : NULL, c->ty,
+				              cpu_at_w(c->ty, c->y, (r0 + r) * c->n + col), c->n, c->accumulate);
+		}
 	}
-	if (!direct)
-		c->vec->store(m, n, tmp, g.ldc, c->bias ? c->bias + col : NULL, c->ty,
-		              cpu_at_w(c->ty, c->y, r * c->n + col), c->n, c->accumulate);
 }
 
 static void product_task(void *ctx, int64_t i, int thread)
 {
 	const struct product *c = ctx;
-	int64_t r0 = i / c->n_panels * c->rows, m = c->T - r0 < c->rows ? c->T - r0 : c->rows, sm;
-	int64_t p0 = i % c->n_panels * c->panels, p1 = p0 + c->panels, sub = ROWS_SUB;
+	int64_t r0 = i / c->n_panels * c->rows, m = c->T - r0 < c->rows ? c->T - r0 : c->rows;
+	int64_t p0 = i % c->n_panels * c->panels, p1 = p0 + c->panels;
 	char *mine = c->scratch + (uint64_t)thread * c->scratch_each;
-	const cpu_unit *a = left_rows(c, r0, m, mine, &sm);
+	const cpu_unit *a = left_rows(c, r0, m, mine);
 	float *tmp = (float *)(mine + c->copy_bytes);
 
 	if (p1 > panels_of(c->n))
 		p1 = panels_of(c->n);
-	if (c->nu > UNITS_MAX) /* a part of a long panel serves all rows before the next part */
-		sub = m;
-	for (int64_t p = p0; p < p1; p += c->group) {
-		int64_t group = p1 - p < c->group ? p1 - p : c->group;
-
-		for (int64_t r = 0; r < m; r += sub)
-			product_step(c, a + r * sm, sm, r0 + r, m - r < sub ? m - r : sub, p, group, tmp);
-	}
+	for (int64_t p = p0; p < p1; p += c->group)
+		product_group(c, a, r0, m, p, p1 - p < c->group ? p1 - p : c->group, p == p0, tmp);
 }
 
 static int product(kn_dev *dev, struct product *c)
@@ -274,7 +295,7 @@ static int product(kn_dev *dev, struct product *c)
 	ranges = n_panel / c->group < want ? n_panel / c->group : want;
 	c->panels = cpu_div_up(n_panel, ranges > 1 ? ranges : 1);
 	c->n_panels = cpu_div_up(n_panel, c->panels);
-	c->copy_bytes = c->t == KN_BF16 && c->k % 2 ? (uint64_t)(c->rows * c->nu) * 4 : 0;
+	c->copy_bytes = read_in_place(c) ? 0 : packed_bytes(c->t, c->rows, c->k, ROWS_SUB);
 	c->copy_bytes = (c->copy_bytes + CPU_ALIGN - 1) / CPU_ALIGN * CPU_ALIGN;
 	c->scratch_each = c->copy_bytes + (uint64_t)(c->rows * c->group * CPU_PANEL) * 4 + CPU_ALIGN;
 	c->scratch_each = c->scratch_each / CPU_ALIGN * CPU_ALIGN;

@@ -25,6 +25,10 @@ struct cpu_gemm {
 	float *c;
 	int64_t ldc;
 	int keep;
+	uint16_t *y;            /* not NULL: the result goes there as bf16, with bias [columns] or NULL added; c is only read */
+	int64_t ldy;
+	const float *bias;
+	const char *ahead;      /* not NULL: bytes that the caller needs soon; a tile fetches one line a unit, nu lines in all */
 };
 
 struct cpu_norm {

@@ -7,6 +7,8 @@
 #define LIM 24
 #define BF16_DOT 1
 #define DOT(acc, a, b) ((vf)_mm512_dpbf16_ps(acc, (__m512bh)(a), (__m512bh)(b)))
+/* One instruction; it takes f32 numbers that are not normal for 0. */
+#define TO_BF16(x) ((vh)_mm512_cvtneps_pbh(x))
 #define FMA(a, b, c) ((vf)_mm512_fmadd_ps(a, b, c))
 #define MAX(a, b) ((vf)_mm512_max_ps(a, b))
 #define MIN(a, b) ((vf)_mm512_min_ps(a, b))

@@ -38,21 +38,25 @@ INL const cpu_unit *slice_of(const struct cpu_gemm *g, int64_t s)
 INL void tile(const int mr, const int ns, const int bf16, const struct cpu_gemm *g, int64_t i0, int64_t s0)
 {
 	const int nv = ns * VS;
-	const cpu_unit *a = g->a + i0 * g->sm, *b[8] = {NULL};
+	const cpu_unit *a = g->a + i0 * g->sm, *bs[8] = {NULL};
 	float *c = g->c + i0 * g->ldc + s0 * SLICE;
 	const int64_t sm = g->sm, su = g->su, su_b = g->su_b;
+	const char *ahead = g->ahead ? g->ahead + i0 / mr * g->nu * 64 : (const char *)a;
+	const int64_t ahead_step = g->ahead ? 64 : 0;
 	vf acc[LIM];
 
 	ALL (int s = 0; s < ns; s++)
-		b[s] = slice_of(g, s0 + s);
+		bs[s] = slice_of(g, s0 + s);
 	ALL (int i = 0; i < mr; i++)
 		ALL (int v = 0; v < nv; v++)
 			acc[i * nv + v] = g->keep ? ldf(c + i * g->ldc, v * W, W) : (vf){0};
 	for (int64_t u = 0; u < g->nu; u++) {
 		vu bv[LIM];
 
+		if (mr * ns * VS == LIM)
+			__builtin_prefetch(ahead + u * ahead_step, 0, 2);
 		ALL (int v = 0; v < nv; v++)
-			bv[v] = ldu(b[v / VS] + u * su_b + v % VS * W);
+			bv[v] = ldu(bs[v / VS] + u * su_b + v % VS * W);
 		ALL (int i = 0; i < mr; i++) {
 			vu av = a[i * sm + u * su] - (vu){0};
 
@@ -61,9 +65,22 @@ INL void tile(const int mr, const int ns, const int bf16, const struct cpu_gemm 
 				                         FMA((vf)av, (vf)bv[v], acc[i * nv + v]);
 		}
 	}
+	if (!g->y) {
+		ALL (int i = 0; i < mr; i++)
+			ALL (int v = 0; v < nv; v++)
+				stf(c + i * g->ldc, v * W, W, acc[i * nv + v]);
+		return;
+	}
+	if (g->bias)
+		ALL (int v = 0; v < nv; v++) {
+			vf b = ldf(g->bias + s0 * SLICE, v * W, W);
+
+			ALL (int i = 0; i < mr; i++)
+				acc[i * nv + v] += b;
+		}
 	ALL (int i = 0; i < mr; i++)
 		ALL (int v = 0; v < nv; v++)
-			stf(c + i * g->ldc, v * W, W, acc[i * nv + v]);
+			st(KN_BF16, g->y + (i0 + i) * g->ldy + s0 * SLICE, v * W, W, acc[i * nv + v]);
 }
 
 /* One function per form, and tables of them: [rows − 1][log2 slices]. */

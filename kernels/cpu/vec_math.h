@@ -48,13 +48,17 @@ INL vf from_bf16(vh h)
 	return (vf)(__builtin_convertvector(h, vu) << 16);
 }
 
-/* The bf16 nearest to x, ties to even, in the low half of each lane; a NaN stays a quiet NaN. */
+/* The bf16 nearest to x, ties to even; a NaN stays a quiet NaN. In the low half of each lane of to_bf16. */
 INL vu to_bf16(vf x)
 {
 	vu u = (vu)x, r = (u + 0x7fff + (u >> 16 & 1)) >> 16, nan = (vu)(x != x);
 
 	return (nan & (u >> 16 | 0x40)) | (~nan & r);
 }
+
+#ifndef TO_BF16
+#define TO_BF16(x) __builtin_convertvector(to_bf16(x), vh)
+#endif
 
 /* Elements i … i+n−1 of p, n ≤ W; lanes from n on are 0. */
 INL vf ld(enum kn_dtype t, const void *p, int64_t i, int64_t n)
@@ -94,7 +98,7 @@ INL void st(enum kn_dtype t, void *p, int64_t i, int64_t n, vf v)
 				q[j] = v[j];
 	} else {
 		uint16_t *q = (uint16_t *)p + i;
-		vh h = __builtin_convertvector(to_bf16(v), vh);
+		vh h = TO_BF16(v);
 
 		if (n >= W)
 			memcpy(q, &h, sizeof h);
