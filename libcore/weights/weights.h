@@ -31,7 +31,8 @@ struct sky_tensor {
 /* One safetensors file, mapped. */
 struct sky_st;
 int sky_st_open(const char *path, struct sky_st **st_p, struct sky_err *err) SKY_MUST_CHECK;
-/* Header text in memory: for fuzzers and remote readers. file_bytes is the length of the whole file; data stays NULL. */
+/* The first n_head bytes of a file (length, header) in memory: for fuzzers and remote readers. file_bytes is the length
+ * of the whole file; data stays NULL. */
 int sky_st_parse(const void *head, uint64_t n_head, uint64_t file_bytes, const char *name, struct sky_st **st_p,
                  struct sky_err *err) SKY_MUST_CHECK;
 void sky_st_close(struct sky_st *st);
@@ -56,7 +57,9 @@ void sky_st_out_abort(struct sky_st_out *o);
 
 /* A Hugging Face directory: all tensors of all files of the index (or of the single file). */
 struct sky_hf;
-/* dir: a path, or org/name looked up in the Hugging Face cache (HF_HOME, HF_HUB_CACHE); never downloads. */
+/* dir: a path, or org/name[@revision] looked up in the Hugging Face cache (HF_HUB_CACHE, HF_HOME); never downloads.
+ * An index decides which files belong to the model; without one there must be model.safetensors or a single file. A name
+ * that occurs in two files, or that the index promises and no file has, is an error. */
 int sky_hf_open(const char *dir, struct sky_hf **hf_p, struct sky_err *err) SKY_MUST_CHECK;
 void sky_hf_close(struct sky_hf *hf);
 const char *sky_hf_dir(const struct sky_hf *hf);                /* resolved path */
@@ -68,11 +71,14 @@ const char *sky_hf_file(const struct sky_hf *hf, int64_t i);    /* name relative
 /* Only the path: for tokenizers and configurations. */
 int sky_hf_resolve(const char *name, char *out, size_t cap, struct sky_err *err) SKY_MUST_CHECK;
 
-/* Write a Hugging Face directory: model.safetensors, or shards of at most shard_bytes with an index; side files (config,
- * tokenizer, template, generation_config) are copied from like_dir. Built in a temp directory, switched in by rename. */
+/* Write a Hugging Face directory: model.safetensors, or shards of at most shard_bytes (0 = no limit) with an index, filled
+ * in the order of items; side files (config, tokenizer, template, generation_config …) are copied from like_dir (may be
+ * NULL, may be dir). Built in a temp directory, switched in by rename; SKY_OUT_REPLACE replaces an existing one. */
 struct sky_hf_item { struct sky_st_spec spec; const void *data; };
 int sky_hf_write(const char *dir, const struct sky_hf_item *items, int64_t n, const char *like_dir, uint64_t shard_bytes,
                  unsigned out_flags, struct sky_err *err) SKY_MUST_CHECK;
+/* Everything of a model folder but weights, into a folder that has none of it. */
+int sky_hf_copy_side(const char *from_dir, const char *to_dir, struct sky_err *err) SKY_MUST_CHECK;
 
 #ifdef __cplusplus
 }
