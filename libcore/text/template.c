@@ -340,7 +340,6 @@ static void give_all(struct ji *in, const struct sky_render_opt *opt, struct jv 
 	give(in, "messages", in->messages);
 	give(in, "tools", tools);
 	give(in, "documents", jv_none());
-	give(in, "add_generation_prompt", jv_bool(opt->add_generation_prompt != 0));
 	for (uint32_t i = 0; !in->rc && args.t == JT_DICT && i < args.u.m->n; i++) {
 		const struct jent *e = &args.u.m->e[i];
 		const struct jname *n = jtree_find(in->tree, e->k.u.s->p, e->k.u.s->n);
@@ -349,6 +348,7 @@ static void give_all(struct ji *in, const struct sky_render_opt *opt, struct jv 
 			in->ctx[n->sym] = e->v;
 		}
 	}
+	give(in, "add_generation_prompt", jv_bool(opt->add_generation_prompt != 0));    /* the option, whatever args say */
 }
 
 /* Puts a tag behind the content of the last message, as transformers does, to see where it ends. */
