@@ -29,6 +29,7 @@
 #include "base/err.h"
 
 #define T_UNUSED __attribute__((unused))
+#define T_NORETURN __attribute__((noreturn))
 #define T_PATH_MAX 4096
 
 static int t_n_test, t_n_bad;
@@ -179,7 +180,7 @@ T_UNUSED static void t_clean(void)
 }
 
 /* Ends the program at once, for what everything else depends on. */
-T_UNUSED SKY_PRINTF(1, 2) static _Noreturn void t_bail(const char *fmt, ...)
+T_UNUSED SKY_PRINTF(1, 2) static T_NORETURN void t_bail(const char *fmt, ...)
 {
 	va_list ap;
 
@@ -202,7 +203,7 @@ T_UNUSED static int t_done(void)
 }
 
 /* In front of everything else: the whole program cannot run here. */
-T_UNUSED SKY_PRINTF(1, 2) static _Noreturn void t_skip_all(const char *why, ...)
+T_UNUSED SKY_PRINTF(1, 2) static T_NORETURN void t_skip_all(const char *why, ...)
 {
 	va_list ap;
 

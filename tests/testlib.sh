@@ -300,6 +300,12 @@ t_fail_everywhere() {
 		'test "$t_cut_code" -le 10 && { test "$t_cut_code" -eq 0 || test -s err; } && '"$t_fail_check" "$@"
 }
 
+# t_none FILE: passes when FILE is empty, else shows its first lines. For lists of offenders.
+t_none() {
+	head -n 30 "$1"
+	! test -s "$1"
+}
+
 # t_same A B: two files are equal byte for byte.
 t_same() {
 	cmp "$1" "$2"

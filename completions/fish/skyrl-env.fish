@@ -1,0 +1,12 @@
+# fish completion for skyrl-env; made by completions/gen.sh
+complete -c skyrl-env -s h -l help -d 'this text'
+complete -c skyrl-env -s V -l version -d 'version and licence; with -v what was compiled in'
+complete -c skyrl-env -s v -l verbose -d 'say more; may be repeated'
+complete -c skyrl-env -s q -l quiet -d 'no notes and no progress; errors and warnings stay'
+complete -c skyrl-env -s c -l set -x -d 'an option by its dotted name in SkyRL; may be repeated'
+complete -c skyrl-env -l config -r -F -d 'configuration file, instead of those of the user and the system'
+complete -c skyrl-env -l print-config -d 'print every setting with its origin, and stop'
+complete -c skyrl-env -l progress -x -a 'auto always never' -d 'progress line on a terminal'
+complete -c skyrl-env -l stats -x -d 'a plain status line that often, 0 for none'
+complete -c skyrl-env -l color -x -a 'auto always never' -d 'colour on a terminal'
+complete -c skyrl-env -l list -d 'print the names of the environments, one a line'

@@ -1,0 +1,11 @@
+# fish completion for skyrl; made by completions/gen.sh
+complete -c skyrl -s h -l help -d 'this text'
+complete -c skyrl -s V -l version -d 'version and licence; with -v what was compiled in'
+complete -c skyrl -s v -l verbose -d 'say more; may be repeated'
+complete -c skyrl -s q -l quiet -d 'no notes and no progress; errors and warnings stay'
+complete -c skyrl -s c -l set -x -d 'an option by its dotted name in SkyRL; may be repeated'
+complete -c skyrl -l config -r -F -d 'configuration file, instead of those of the user and the system'
+complete -c skyrl -l print-config -d 'print every setting with its origin, and stop'
+complete -c skyrl -l progress -x -a 'auto always never' -d 'progress line on a terminal'
+complete -c skyrl -l stats -x -d 'a plain status line that often, 0 for none'
+complete -c skyrl -l color -x -a 'auto always never' -d 'colour on a terminal'
