@@ -1,0 +1,698 @@
+/* skyrl-pretok: the run. One reader → any number of workers → one ordered writer, so the bytes do not depend on -j.
+ *
+ * The unit is a block of about 1 MiB of rows. The writer makes checkpoints, each with the position behind the last block
+ * that it covers; a resumed run begins there. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/pretok_int.h"
+
+#define CHECKPOINT_TOKENS (64 << 20)    /* tokens between checkpoints */
+
+struct reject {
+	int64_t row;
+	uint64_t byte;
+	enum sky_reason why;
+	size_t at, n;                   /* raw row inside the block */
+	char *detail;                   /* owned, may be NULL */
+};
+
+struct item {
+	struct sky_block *block;
+	int32_t *ids;
+	uint8_t *mask;
+	int64_t n_tok, cap_tok;
+	int64_t *len;                   /* rows to write, in order */
+	int64_t n_row, cap_row;
+	struct reject *reject;
+	int64_t n_reject, cap_reject;
+	int64_t n_text;                 /* bytes of rows */
+};
+
+struct run {
+	struct pretok_text text;
+	struct sky_corpus *corpus;
+	struct sky_block *first;        /* read ahead to find the schema */
+	enum sky_schema schema;
+	struct pretok_worker *worker;
+	int n_worker;
+	struct sky_tokens_out *out;
+	bool with_mask;
+	struct pretok_rejects rej;
+	struct cmd_meter meter;
+	int64_t n_text, since_checkpoint;
+	int64_t i_file, row;            /* position behind the last block written */
+	char key[65];
+	struct sky_buf options;         /* JSON of what decides the bytes */
+	struct sky_buf inputs;
+	char share[64];
+	int share_i, share_n;
+	bool unchanged;
+};
+
+/* ---- workers ---- */
+
+static int keep_reject(struct item *it, int64_t row, uint64_t byte, enum sky_reason why, size_t at, size_t n,
+                       const char *detail, struct sky_err *err)
+{
+	if (it->n_reject == it->cap_reject) {
+		int64_t cap = it->cap_reject ? 2 * it->cap_reject : 16;
+		struct reject *r = sky_realloc_array(it->reject, (size_t)cap, sizeof *r);
+
+		if (!r) {
+			return sky_fail_mem(err, "rejected rows");
+		}
+		it->reject = r;
+		it->cap_reject = cap;
+	}
+	it->reject[it->n_reject++] = (struct reject){ row, byte, why, at, n, detail && *detail ? strdup(detail) : NULL };
+	return 0;
+}
+
+static int add_row(struct item *it, const int32_t *ids, const uint8_t *mask, int64_t n, struct sky_err *err)
+{
+	if (it->n_row == it->cap_row) {
+		int64_t cap = it->cap_row ? 2 * it->cap_row : 256;
+		int64_t *len = sky_realloc_array(it->len, (size_t)cap, sizeof *len);
+
+		if (!len) {
+			return sky_fail_mem(err, "a block of %lld rows", (long long)it->n_row);
+		}
+		it->len = len;
+		it->cap_row = cap;
+	}
+	if (it->n_tok + n > it->cap_tok) {
+		int64_t cap = it->n_tok + n > 2 * it->cap_tok ? it->n_tok + n : 2 * it->cap_tok;
+		int32_t *p = sky_realloc_array(it->ids, (size_t)cap, sizeof *p);
+		uint8_t *m;
+
+		if (!p) {
+			return sky_fail_mem(err, "a block of %lld tokens", (long long)cap);
+		}
+		it->ids = p;
+		m = sky_realloc_array(it->mask, (size_t)cap, 1);
+		if (!m) {
+			return sky_fail_mem(err, "a block of %lld tokens", (long long)cap);
+		}
+		it->mask = m;
+		it->cap_tok = cap;
+	}
+	if (n) {
+		memcpy(it->ids + it->n_tok, ids, (size_t)n * sizeof *ids);
+		memcpy(it->mask + it->n_tok, mask, (size_t)n);
+	}
+	it->n_tok += n;
+	it->len[it->n_row++] = n;
+	return 0;
+}
+
+static int64_t count_trained(const uint8_t *mask, int64_t n)
+{
+	int64_t sum = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		sum += mask[i];
+	}
+	return sum;
+}
+
+/* The row in w under --max-length and --min-trained; SKY_ROW_OK when something was kept. */
+static int keep_row(struct run *run, struct pretok_worker *w, struct item *it, enum sky_reason *why, struct sky_err *err)
+{
+	int64_t n = w->ids.n, max = pt.max_length > 0 ? pt.max_length : n, from = 0, left = n, part, kept = 0;
+	int rc = 0;
+
+	if (n > max && (pt.overlong == OVERLONG_DROP || pt.overlong == OVERLONG_ERROR)) {
+		*why = SKY_ROW_TOO_LONG;
+		sky_fail(err, SKY_E_DATA, "%lld tokens, --max-length is %lld", (long long)n, (long long)max);
+		return 0;
+	}
+	if (pt.overlong != OVERLONG_SPLIT) {
+		left = n < max ? n : max;
+		from = pt.overlong == OVERLONG_LEFT ? n - left : 0;
+	}
+	for (; !rc && left > 0; from += part, left -= part) {
+		part = left < max ? left : max;
+		if (run->with_mask) {
+			w->mask[from] = 0;      /* first token of the row as it is written */
+			if (count_trained(w->mask + from, part) < pt.min_trained) {
+				continue;
+			}
+		}
+		rc = add_row(it, w->ids.id + from, w->mask + from, part, err);
+		kept++;
+	}
+	if (!rc && !kept) {
+		*why = SKY_ROW_NO_TRAINED;
+		sky_fail(err, SKY_E_DATA, "no token would be trained (--train-on, --min-trained)");
+	}
+	return rc;
+}
+
+static int one_row(struct run *run, struct pretok_worker *w, struct item *it, int64_t row, size_t at, size_t n,
+                   struct sky_err *err)
+{
+	const struct sky_block *b = it->block;
+	enum sky_reason why = SKY_ROW_OK;
+	struct sky_err why_err = { 0 };
+	int rc = pretok_row(w, b->kind, b->data.ptr + at, n, &why, &why_err);
+
+	if (!rc && why == SKY_ROW_OK) {
+		rc = keep_row(run, w, it, &why, &why_err);
+	}
+	if (rc < 0) {
+		*err = why_err;
+		return sky_while(err, rc, "%s:%lld", b->file, (long long)row);
+	}
+	if (why == SKY_ROW_EMPTY && pt.empty == EMPTY_KEEP) {
+		int32_t eod = run->text.eod;
+		uint8_t none = 0;
+
+		return add_row(it, &eod, &none, pt.append_eod && eod >= 0, err);
+	}
+	if (why == SKY_ROW_OK) {
+		it->n_text += (int64_t)n;
+		return 0;
+	}
+	return keep_reject(it, row, b->byte + at, why, at, n, why_err.msg, err);
+}
+
+static int work(void *ctx, void *item, int worker, struct sky_err *err)
+{
+	struct run *run = ctx;
+	struct item *it = item;
+	struct sky_block *b = it->block;
+	const char *p = b->data.ptr, *end = p + b->data.n, *nl;
+	int64_t row = b->row;
+	size_t n;
+	int rc = 0;
+
+	if (b->kind == SKY_BLOCK_DOC) {
+		return one_row(run, &run->worker[worker], it, row, 0, b->data.n, err);
+	}
+	for (; !rc && p < end; p = nl + 1, row++) {
+		nl = memchr(p, '\n', (size_t)(end - p));
+		nl = nl ? nl : end;
+		n = (size_t)(nl - p);
+		n -= n && p[n - 1] == '\r';
+		rc = one_row(run, &run->worker[worker], it, row, (size_t)(p - b->data.ptr), n, err);
+	}
+	return rc;
+}
+
+/* ---- the reader ---- */
+
+static int source(void *ctx, void **item_p, struct sky_err *err)
+{
+	struct run *run = ctx;
+	struct item *it;
+	int rc = 0;
+
+	if (cmd_stopping()) {
+		return cmd_stop_err(err, "--resume goes on");
+	}
+	it = calloc(1, sizeof *it);
+	if (!it) {
+		return sky_fail_mem(err, "a block of rows");
+	}
+	it->block = run->first;
+	run->first = NULL;
+	if (!it->block) {
+		rc = sky_corpus_next(run->corpus, &it->block, err);
+	}
+	if (rc) {
+		free(it);
+		return rc;
+	}
+	*item_p = it;
+	return 0;
+}
+
+/* ---- the writer ---- */
+
+static void item_free(void *ctx, void *item)
+{
+	struct item *it = item;
+
+	(void)ctx;
+	for (int64_t i = 0; i < it->n_reject; i++) {
+		free(it->reject[i].detail);
+	}
+	sky_block_free(it->block);
+	free(it->ids);
+	free(it->mask);
+	free(it->len);
+	free(it->reject);
+	free(it);
+}
+
+static int checkpoint(struct run *run, struct sky_err *err)
+{
+	struct sky_buf state = SKY_BUF_INIT(1u << 20);
+	struct sky_jw w;
+	int rc;
+
+	sky_jw_init(&w, &state, err);
+	sky_jw_obj(&w);
+	sky_jw_ki64(&w, "file", run->i_file);
+	sky_jw_ki64(&w, "row", run->row);
+	sky_jw_ki64(&w, "schema", run->schema);
+	sky_jw_ki64(&w, "text", run->n_text);
+	sky_jw_ki64(&w, "seen", run->rej.n_row);
+	sky_jw_ki64(&w, "quarantine", (int64_t)run->rej.n_bytes);
+	sky_jw_key(&w, "counts");
+	pretok_counts_json(&run->rej, &w);
+	sky_jw_close_obj(&w);
+	rc = sky_jw_end(&w);
+	rc = rc ? rc : sky_tokens_checkpoint(run->out, state.ptr, err);
+	run->since_checkpoint = 0;
+	sky_buf_release(&state);
+	return rc;
+}
+
+static int write_item(struct run *run, const struct item *it, struct sky_err *err)
+{
+	const struct sky_block *b = it->block;
+	int64_t at = 0;
+	int rc = 0;
+
+	for (int64_t i = 0; !rc && i < it->n_reject; i++) {
+		const struct reject *r = &it->reject[i];
+
+		rc = pretok_reject(&run->rej, r->why, b->file, r->row, r->byte, r->detail ? r->detail : "",
+				   b->data.ptr + r->at, r->n, err);
+	}
+	for (int64_t i = 0; !rc && i < it->n_row; i++) {
+		rc = sky_tokens_add(run->out, it->ids + at, it->mask + at, it->len[i], err);
+		at += it->len[i];
+	}
+	return rc;
+}
+
+static int sink(void *ctx, void *item, struct sky_err *err)
+{
+	struct run *run = ctx;
+	struct item *it = item;
+	double now;
+	int rc;
+
+	run->rej.n_row += it->block->n_row;
+	rc = write_item(run, it, err);
+	run->n_text += it->n_text;
+	run->since_checkpoint += it->n_tok;
+	run->i_file = it->block->i_file;
+	run->row = it->block->row + it->block->n_row - 1;
+	if (!rc && run->since_checkpoint >= CHECKPOINT_TOKENS) {
+		rc = checkpoint(run, err);
+	}
+	now = sky_now() - run->meter.t_start;
+	cmd_meter(&run->meter, (double)sky_corpus_read_bytes(run->corpus), "%.1fM tok/s, %lld rows",
+		  now > 0 ? (double)sky_tokens_out_total(run->out) / now * 1e-6 : 0.0,
+		  (long long)sky_tokens_out_rows(run->out));
+	item_free(ctx, item);
+	return rc;
+}
+
+/* ---- before and after ---- */
+
+static void note_input(void *ctx, const char *file, const char *what)
+{
+	(void)ctx;
+	cmd_verbose(1, "%s: %s", file, what);
+}
+
+static int open_corpus(struct run *run, int argc, char **argv, struct sky_err *err)
+{
+	static const char *const from_stdin[] = { "-" };
+	struct sky_corpus_opt o = { .max_line = pt.max_line, .keep_nulls = pt.keep_nulls, .worker = run->share_i,
+				    .n_worker = run->share_n, .note = note_input,
+				    .stream = { .zstd_window_log = (int)pt.zstd_long } };
+	int rc = sky_input_format_parse(pt.format ? pt.format : "auto", &o.format, err);
+
+	if (rc < 0) {
+		return rc;
+	}
+	return argc ? sky_corpus_open((const char *const *)argv, argc, &o, &run->corpus, err) :
+	       sky_corpus_open(from_stdin, 1, &o, &run->corpus, err);
+}
+
+/* Schema of the first row that is not blank decides for all inputs. */
+static int find_schema(struct run *run, struct sky_err *err)
+{
+	struct sky_rows_opt o = pretok_rows_opt(SKY_SCHEMA_AUTO);
+	struct sky_rows *rows;
+	const char *p, *end, *nl;
+	int rc = sky_corpus_next(run->corpus, &run->first, err);
+
+	if (rc == SKY_EOF) {
+		run->schema = SKY_SCHEMA_TEXT;
+		return 0;
+	}
+	if (rc < 0) {
+		return rc;
+	}
+	if (run->first->kind != SKY_BLOCK_JSON) {
+		run->schema = SKY_SCHEMA_TEXT;
+		return 0;
+	}
+	rc = sky_rows_new(&o, &rows, err);
+	if (rc < 0) {
+		return rc;
+	}
+	p = run->first->data.ptr;
+	end = p + run->first->data.n;
+	for (; p < end && run->schema == SKY_SCHEMA_AUTO; p = nl + 1) {
+		nl = memchr(p, '\n', (size_t)(end - p));
+		nl = nl ? nl : end;
+		run->schema = sky_rows_detect(rows, p, (size_t)(nl - p));
+	}
+	sky_rows_free(rows);
+	if (run->schema == SKY_SCHEMA_AUTO) {
+		return sky_fail(err, SKY_E_DATA, "%s: no row shows a known schema (columns text, messages, conversations, "
+				"instruction and output, prompt and completion, segments, input_ids); name one with --schema, or the "
+				"columns with --text-key, --messages-key, --map", run->first->file);
+	}
+	cmd_note("schema %s (from %s)", sky_schema_name(run->schema), run->first->file);
+	return 0;
+}
+
+static void put_list(struct sky_jw *w, const char *key, const struct opt_list *l)
+{
+	sky_jw_key(w, key);
+	sky_jw_arr(w);
+	for (int64_t i = 0; i < l->n; i++) {
+		sky_jw_str(w, l->v[i]);
+	}
+	sky_jw_close_arr(w);
+}
+
+static void put_text(struct sky_jw *w, const char *key, const char *s)
+{
+	if (s) {
+		sky_jw_kstr(w, key, s);
+	}
+}
+
+/* Everything that decides the bytes, as JSON for the manifest and the key of a resume. */
+static int describe(struct run *run, struct sky_err *err)
+{
+	struct sky_sha256 h;
+	struct sky_jw w;
+	uint8_t sum[32];
+	int rc;
+
+	sky_jw_init(&w, &run->options, err);
+	sky_jw_obj(&w);
+	sky_jw_kstr(&w, "schema", sky_schema_name(run->schema));
+	put_text(&w, "input_format", pt.format);
+	put_text(&w, "train_on", pt.train_on);
+	put_text(&w, "text_key", pt.text_key);
+	put_text(&w, "messages_key", pt.messages_key);
+	put_text(&w, "tools_key", pt.tools_key);
+	put_text(&w, "system_key", pt.system_key);
+	put_text(&w, "date", pt.date);
+	put_text(&w, "eod_token", pt.eod_token);
+	put_text(&w, "on_error", pt.on_error ? (strncmp(pt.on_error, "quarantine", 10) ? pt.on_error : "quarantine") : NULL);
+	put_list(&w, "map", &pt.map);
+	put_list(&w, "role", &pt.role);
+	put_list(&w, "template_arg", &pt.template_arg);
+	sky_jw_ki64(&w, "max_length", pt.max_length);
+	sky_jw_ki64(&w, "overlong", pt.overlong);
+	sky_jw_ki64(&w, "empty", pt.empty);
+	sky_jw_ki64(&w, "invalid_utf8", pt.invalid_utf8);
+	sky_jw_ki64(&w, "min_trained", pt.min_trained);
+	sky_jw_ki64(&w, "dtype", pt.dtype);
+	sky_jw_ki64(&w, "bos", pt.bos);
+	sky_jw_kbool(&w, "append_eod", pt.append_eod);
+	sky_jw_kbool(&w, "no_special", pt.no_special);
+	sky_jw_kbool(&w, "keep_nulls", pt.keep_nulls);
+	sky_jw_kbool(&w, "arguments_as_text", pt.arguments_as_text);
+	if (run->share_n > 1) {
+		sky_jw_kstr(&w, "worker", run->share);
+	}
+	sky_jw_close_obj(&w);
+	rc = sky_jw_end(&w);
+	rc = rc ? rc : sky_corpus_describe(run->corpus, &run->inputs, err);
+	sky_sha256_init(&h);
+	if (!rc) {
+		sky_sha256_update(&h, run->options.ptr, run->options.n);
+		sky_sha256_update(&h, run->inputs.ptr, run->inputs.n);
+	}
+	sky_sha256_update(&h, run->text.tok_hash, strlen(run->text.tok_hash));
+	sky_sha256_update(&h, run->text.tmpl_hash, strlen(run->text.tmpl_hash));
+	sky_sha256_final(&h, sum);
+	sky_hex(sum, 32, run->key);
+	return rc;
+}
+
+static int resume(struct run *run, struct sky_err *err)
+{
+	const struct sky_jnode *s = sky_tokens_state(run->out), *counts;
+	int64_t v = 0;
+	int rc;
+
+	if (!s) {
+		return pretok_rejects_open(&run->rej, 0, err);
+	}
+	rc = sky_j_get_i64(s, "file", 0, &run->i_file, err);
+	rc = rc ? rc : sky_j_get_i64(s, "row", 0, &run->row, err);
+	rc = rc ? rc : sky_j_get_i64(s, "text", 0, &run->n_text, err);
+	rc = rc ? rc : sky_j_get_i64(s, "seen", 0, &run->rej.n_row, err);
+	rc = rc ? rc : sky_j_get_i64(s, "quarantine", 0, &v, err);
+	rc = rc ? rc : pretok_rejects_open(&run->rej, (uint64_t)v, err);
+	counts = sky_j_get(s, "counts");
+	for (int i = 0; !rc && i < SKY_ROW_REASONS; i++) {
+		rc = sky_j_get_i64(counts, sky_reason_name((enum sky_reason)i), 0, &run->rej.count[i], err);
+	}
+	if (rc < 0) {
+		return rc;
+	}
+	cmd_note("resuming behind %s:%lld with %lld rows", sky_corpus_file(run->corpus, run->i_file), (long long)run->row,
+		 (long long)sky_tokens_out_rows(run->out));
+	return 0;
+}
+
+static int choose_width(const struct run *run, int *bytes_p, struct sky_err *err)
+{
+	int64_t vocab = run->text.vocab;
+
+	*bytes_p = vocab >= 0 ? sky_tokens_width(vocab) : 4;
+	if (pt.dtype == DTYPE_U32) {
+		*bytes_p = 4;
+	} else if (pt.dtype == DTYPE_U16) {
+		if (vocab > 65536) {
+			return sky_fail(err, SKY_E_USAGE, "--dtype u16: the vocabulary of %lld ids, added tokens included, needs u32",
+					(long long)vocab);
+		}
+		*bytes_p = 2;
+	}
+	return 0;
+}
+
+static int create(struct run *run, struct sky_err *err)
+{
+	struct sky_tokens_opt o = { .with_mask = run->with_mask, .out_flags = cmd.force ? SKY_OUT_REPLACE : 0,
+				    .resume = pt.resume, .key = run->key };
+	char prefix[SKY_MAX_PATH];
+	int rc = choose_width(run, &o.dtype_bytes, err);
+
+	if (run->share_n > 1) {
+		snprintf(prefix, sizeof prefix, "%s-%05d-of-%05d", cmd.output, run->share_i, run->share_n);
+	} else {
+		snprintf(prefix, sizeof prefix, "%s", cmd.output);
+	}
+	rc = rc ? rc : sky_tokens_create(prefix, &o, &run->out, err);
+	if (rc == SKY_E_UNCHANGED) {
+		cmd_note("%s", err->msg);
+		run->unchanged = true;
+		return 0;
+	}
+	return rc ? rc : resume(run, err);
+}
+
+static int extra_members(struct run *run, struct sky_buf *out, struct sky_err *err)
+{
+	struct sky_jw w;
+	int rc;
+
+	sky_jw_init(&w, out, err);
+	sky_jw_obj(&w);
+	sky_jw_kstr(&w, "tool", "skyrl-pretok " PACKAGE_VERSION);
+	if (run->text.tok) {
+		sky_jw_key(&w, "tokenizer");
+		sky_jw_obj(&w);
+		sky_jw_kstr(&w, "sha256", run->text.tok_hash);
+		sky_jw_ki64(&w, "vocab", run->text.vocab);
+		sky_jw_ki64(&w, "bos", run->text.bos);
+		sky_jw_ki64(&w, "eos", run->text.eos);
+		sky_jw_ki64(&w, "eod", run->text.eod);
+		sky_jw_close_obj(&w);
+	}
+	if (run->text.tmpl && run->with_mask) {
+		sky_jw_key(&w, "chat_template");
+		sky_jw_obj(&w);
+		sky_jw_kstr(&w, "sha256", run->text.tmpl_hash);
+		sky_jw_close_obj(&w);
+	}
+	sky_jw_key(&w, "options");
+	sky_jw_raw(&w, run->options.ptr, run->options.n);
+	sky_jw_key(&w, "inputs");
+	sky_jw_raw(&w, run->inputs.ptr, run->inputs.n);
+	sky_jw_ki64(&w, "rows_read", run->rej.n_row);
+	sky_jw_ki64(&w, "text_bytes", run->n_text);
+	sky_jw_key(&w, "left_out");
+	pretok_counts_json(&run->rej, &w);
+	sky_jw_close_obj(&w);
+	rc = sky_jw_end(&w);
+	return rc;
+}
+
+static int finish(struct run *run, struct sky_err *err)
+{
+	struct sky_buf extra = SKY_BUF_INIT(SKY_MAX_JSON_BYTES);
+	int rc = pretok_rejects_commit(&run->rej, err);
+
+	rc = rc ? rc : extra_members(run, &extra, err);
+	if (!rc) {
+		extra.ptr[--extra.n] = '\0';    /* the inside of the object */
+		rc = sky_tokens_commit(run->out, extra.ptr + 1, err);
+		run->out = NULL;
+	}
+	sky_buf_release(&extra);
+	return rc;
+}
+
+static int report(struct run *run, int64_t rows, int64_t tokens, int64_t trained, struct sky_err *err)
+{
+	double s = cmd_since_start();
+	struct sky_jw *w;
+
+	cmd_meter_stop(&run->meter);
+	cmd_note("%s: %lld rows, %lld tokens, %lld trained; %.1f MB of rows in %.2f s, %.1f MB/s", cmd.output, (long long)rows,
+		 (long long)tokens, (long long)trained, (double)run->n_text * 1e-6, s, (double)run->n_text * 1e-6 / s);
+	for (int i = SKY_ROW_BLANK; i < SKY_ROW_REASONS; i++) {
+		if (run->rej.count[i]) {
+			cmd_note("left out: %lld %s", (long long)run->rej.count[i], sky_reason_name((enum sky_reason)i));
+		}
+	}
+	if (!rows) {
+		cmd_warn("%s: no row in the inputs gave tokens; Megatron cannot map an empty set", cmd.output);
+	}
+	if (!cmd.json) {
+		return 0;
+	}
+	w = cmd_rec("result", err);
+	sky_jw_kbool(w, "ok", true);
+	sky_jw_kstr(w, "op", "pretok");
+	sky_jw_kstr(w, "destination", cmd.output);
+	sky_jw_ki64(w, "rows_read", run->rej.n_row);
+	sky_jw_ki64(w, "rows", rows);
+	sky_jw_ki64(w, "tokens", tokens);
+	sky_jw_ki64(w, "trained_tokens", trained);
+	sky_jw_ki64(w, "bytes", run->n_text);
+	sky_jw_key(w, "left_out");
+	pretok_counts_json(&run->rej, w);
+	sky_jw_kf64(w, "elapsed_s", s);
+	return cmd_rec_end(err);
+}
+
+static int open_workers(struct run *run, struct sky_err *err)
+{
+	int rc = 0;
+
+	run->n_worker = (int)cmd.threads;
+	run->worker = sky_calloc_array((size_t)run->n_worker, sizeof *run->worker);
+	if (!run->worker) {
+		return sky_fail_mem(err, "%d threads", run->n_worker);
+	}
+	for (int i = 0; !rc && i < run->n_worker; i++) {
+		rc = pretok_worker_open(&run->worker[i], &run->text, run->schema, err);
+	}
+	return rc;
+}
+
+static int prepare(struct run *run, int argc, char **argv, struct sky_err *err)
+{
+	enum sky_schema s = SKY_SCHEMA_AUTO;
+	int rc = sky_schema_parse(pt.schema ? pt.schema : "auto", &s, err);
+
+	rc = rc ? rc : pretok_rejects_parse(&run->rej, err);
+	rc = rc ? rc : pretok_worker_share(&run->share_i, &run->share_n, run->share, sizeof run->share, err);
+	rc = rc ? rc : pretok_text_open(&run->text, err);
+	rc = rc ? rc : open_corpus(run, argc, argv, err);
+	run->schema = s;
+	if (!rc && s == SKY_SCHEMA_AUTO) {
+		rc = find_schema(run, err);
+	}
+	if (!rc && !run->text.tok && run->schema != SKY_SCHEMA_TOKENS) {
+		rc = sky_fail(err, SKY_E_USAGE, "no --tokenizer: only rows of ready ids (--schema tokens) can do without");
+	}
+	if (!rc && (run->schema == SKY_SCHEMA_MESSAGES || run->schema == SKY_SCHEMA_SHAREGPT ||
+		    run->schema == SKY_SCHEMA_ALPACA)) {
+		rc = pretok_need_template(&run->text, err);
+	}
+	run->with_mask = run->schema != SKY_SCHEMA_TEXT;
+	rc = rc ? rc : describe(run, err);
+	rc = rc ? rc : create(run, err);
+	return rc || run->unchanged ? rc : open_workers(run, err);
+}
+
+/* A resume begins behind the checkpoint; the block that showed the schema may be read again. */
+static int go_to_start(struct run *run, int argc, char **argv, struct sky_err *err)
+{
+	int rc = 0;
+
+	if (sky_tokens_state(run->out)) {
+		sky_block_free(run->first);
+		run->first = NULL;
+		sky_corpus_close(run->corpus);
+		run->corpus = NULL;
+		rc = open_corpus(run, argc, argv, err);
+		rc = rc ? rc : sky_corpus_seek(run->corpus, run->i_file, run->row, err);
+	}
+	return rc;
+}
+
+int pretok_run(int argc, char **argv, struct sky_err *err)
+{
+	struct run run = { .options = SKY_BUF_INIT(1u << 24), .inputs = SKY_BUF_INIT(SKY_MAX_JSON_BYTES) };
+	struct sky_pipe pipe = { .ctx = &run, .source = source, .work = work, .sink = sink, .drop = item_free };
+	int64_t rows = 0, tokens = 0, trained = 0;
+	int rc;
+
+	if (!cmd.output) {
+		return sky_fail(err, SKY_E_USAGE, "where to? -o PREFIX is missing");
+	}
+	rc = prepare(&run, argc, argv, err);
+	if (!rc && !run.unchanged) {
+		rc = go_to_start(&run, argc, argv, err);
+		cmd_meter_start(&run.meter, "pretok", "B", (double)sky_corpus_total_bytes(run.corpus), 0);
+		pipe.n_threads = run.n_worker;
+		pipe.depth = 2 * run.n_worker + 2;
+		rc = rc ? rc : sky_pipe_run(&pipe, err);
+		if (rc == SKY_E_STOP && run.i_file + run.row > 0) {
+			struct sky_err ignored;
+
+			(void)!checkpoint(&run, &ignored);
+		}
+		if (!rc) {
+			rows = sky_tokens_out_rows(run.out);
+			tokens = sky_tokens_out_total(run.out);
+			trained = sky_tokens_out_trained(run.out);
+			rc = finish(&run, err);
+		}
+		rc = rc ? rc : report(&run, rows, tokens, trained, err);
+	}
+	pretok_rejects_abort(&run.rej);
+	sky_tokens_abort(run.out);
+	sky_block_free(run.first);
+	for (int i = 0; run.worker && i < run.n_worker; i++) {
+		pretok_worker_close(&run.worker[i]);
+	}
+	free(run.worker);
+	sky_corpus_close(run.corpus);
+	pretok_text_close(&run.text);
+	sky_buf_release(&run.options);
+	sky_buf_release(&run.inputs);
+	return rc;
+}
