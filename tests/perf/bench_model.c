@@ -117,22 +117,60 @@ static int64_t arg(int argc, char **argv, int i, int64_t def)
 	return argc > i ? strtoll(argv[i], NULL, 10) : def;
 }
 
+/* Rows of the batch: any ids do, speed does not depend on them. */
+static void make_rows(void)
+{
+	int64_t T = B * L;
+
+	V = sky_model_config(m)->vocab;
+	state = calloc((size_t)sky_model_n_param(m), sizeof *state);
+	ids = malloc((size_t)T * sizeof *ids);
+	target = malloc((size_t)T * sizeof *target);
+	lp = malloc((size_t)T * sizeof *lp);
+	dl = malloc((size_t)T * sizeof *dl);
+	start = malloc((size_t)(B + 1) * sizeof *start);
+	pos0 = calloc((size_t)B, sizeof *pos0);
+	for (int64_t i = 0; i < T; i++) {
+		ids[i] = (int32_t)((uint64_t)i * 7919 % (uint64_t)V);
+		target[i] = i % L == L - 1 ? -1 : (int32_t)((uint64_t)(i + 1) * 7919 % (uint64_t)V);
+		dl[i] = -1 / (float)T;
+		start[i / L] = (int32_t)(i / L * L);
+	}
+	start[B] = (int32_t)T;
+}
+
+/* One run of the mode; its seconds. */
+static double run(const char *mode, int64_t step)
+{
+	double t0 = sky_now(), d;
+
+	if (strcmp(mode, "train") == 0) {
+		train(step);
+	} else if (strcmp(mode, "score") == 0) {
+		score();
+	} else if (strcmp(mode, "prefill") == 0) {
+		generate(L, 0, &d);
+	} else {
+		generate(32, L, &d);
+		return d;
+	}
+	return sky_now() - t0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *mode = argc > 2 ? argv[1] : "";
-	int is_train = strcmp(mode, "train") == 0, is_decode = strcmp(mode, "decode") == 0;
-	struct sky_model_opt opt = { .compute =
-					     argc > 3 && strcmp(argv[3], "f32") == 0 ? KN_F32 : KN_BF16,
-				     .train = is_train };
+	struct sky_model_opt opt = { .compute = KN_BF16, .train = strcmp(mode, "train") == 0 };
 	int64_t n_step = arg(argc, argv, 6, 3);
-	double t0, t, best = 0, sum = 0;
+	double t0 = sky_now(), best = 0, sum = 0;
 	struct rusage use;
 
 	if (argc < 3) {
-		fprintf(stderr,
-			"usage: bench_model train|score|prefill|decode DIR [f32|bf16] [BATCH] [LENGTH] [STEPS] [THREADS]\n");
+		fprintf(stderr, "usage: bench_model train|score|prefill|decode DIR [f32|bf16] [BATCH] "
+				"[LENGTH] [STEPS] [THREADS]\n");
 		return 2;
 	}
+	opt.compute = argc > 3 && strcmp(argv[3], "f32") == 0 ? KN_F32 : KN_BF16;
 	B = arg(argc, argv, 4, 4);
 	L = arg(argc, argv, 5, 1024);
 	dev.ops = kn_cpu_ops() ? kn_cpu_ops() : kn_ref_ops();
@@ -141,42 +179,16 @@ int main(int argc, char **argv)
 		fprintf(stderr, "bench_model: %s\n", dev.ops->last_error(dev.dev));
 		return 1;
 	}
-	t0 = sky_now();
 	if (sky_model_open(&dev, argv[2], &opt, &m, &err) < 0) {
 		die();
 	}
 	printf("%s; open %.3f s\n", dev.ops->describe(dev.dev), sky_now() - t0);
-	V = sky_model_config(m)->vocab;
-	state = calloc((size_t)sky_model_n_param(m), sizeof *state);
-	ids = malloc((size_t)(B * L) * sizeof *ids);
-	target = malloc((size_t)(B * L) * sizeof *target);
-	lp = malloc((size_t)(B * L) * sizeof *lp);
-	dl = malloc((size_t)(B * L) * sizeof *dl);
-	start = malloc((size_t)(B + 1) * sizeof *start);
-	pos0 = calloc((size_t)B, sizeof *pos0);
-	for (int64_t i = 0; i < B * L; i++) {
-		ids[i] = (int32_t)((uint64_t)i * 7919 % (uint64_t)V);
-		target[i] = i % L == L - 1 ? -1 : (int32_t)((uint64_t)(i + 1) * 7919 % (uint64_t)V);
-		dl[i] = -1 / (float)(B * L);
-		start[i / L] = (int32_t)(i / L * L);
-	}
-	start[B] = (int32_t)(B * L);
+	make_rows();
 	for (int64_t i = 0; i <= n_step; i++) {
-		double d = 0;
+		double t = run(mode, i + 1);
 
-		t0 = sky_now();
-		if (is_train) {
-			train(i + 1);
-		} else if (strcmp(mode, "score") == 0) {
-			score();
-		} else {
-			generate(is_decode ? 32 : L, is_decode ? L : 0, &d);
-		}
-		t = is_decode ? d : sky_now() - t0;
-		if (i) {
-			sum += t;
-			best = best == 0 || t < best ? t : best;
-		}
+		sum += i ? t : 0;
+		best = i && (best == 0 || t < best) ? t : best;
 	}
 	getrusage(RUSAGE_SELF, &use);
 	printf("%s batch %lld length %lld: %.1f tokens/s (best %.1f), peak %.2f GB\n", mode,

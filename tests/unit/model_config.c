@@ -7,6 +7,11 @@
 static struct sky_device dev;
 static const char *weights; /* model.safetensors of the fixture */
 
+static void write_text(const char *name, const char *text)
+{
+	t_write(name, text, strlen(text));
+}
+
 /* A directory with this config.json and the fixture's weights. */
 static const char *make_dir(const char *config)
 {
@@ -20,7 +25,7 @@ static const char *make_dir(const char *config)
 		t_bail("mkdir %s", dir);
 	}
 	snprintf(path, sizeof path, "%s/config.json", name);
-	t_write(path, config, strlen(config));
+	write_text(path, config);
 	snprintf(path, sizeof path, "%s/model.safetensors", dir);
 	if (symlink(weights, path) != 0) {
 		t_bail("symlink %s", path);
@@ -155,7 +160,7 @@ static void test_spellings(void)
 		 "{%s,\"eos_token_id\":[2,3],\"bos_token_id\":1,\"pad_token_id\":-1}", LLAMA);
 	dir = make_dir(config);
 	snprintf(path, sizeof path, "%s/generation_config.json", strrchr(dir, '/') + 1);
-	t_write(path, "{\"eos_token_id\":[3,4,99],\"pad_token_id\":0}", 43);
+	write_text(path, "{\"eos_token_id\":[3,4,99],\"pad_token_id\":0}");
 	m = model_open(&dev, dir, KN_F32, 0);
 	T_I64(sky_model_config(m)->n_eos, 3,
 	      "ends of text are joined, those outside the vocabulary left out");
@@ -164,7 +169,7 @@ static void test_spellings(void)
 	T_I64(sky_model_config(m)->pad, 0,
 	      "padding from generation_config.json where config.json has none");
 	sky_model_close(m);
-	t_write(path, "{\"eos_token_id\":\"x\"}", 20);
+	write_text(path, "{\"eos_token_id\":\"x\"}");
 	m = NULL;
 	T_RC(try_open(dir, &m, &err), SKY_E_DATA, &err,
 	     "generation_config.json with a bad end of text");
