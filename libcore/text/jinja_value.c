@@ -230,6 +230,9 @@ void ji_put(struct ji *in, const char *p, size_t n, uint32_t org)
 	in->steps += (int64_t)(n >> 5);
 	if (org == 0) {
 		org = in->lit_org;
+	} else if (in->capture == 0 && in->lit_org && org > 15 && (org ^ in->lit_org) > 15) {
+		/* a value of one message quoted in the turn of another belongs to that turn */
+		org = (in->lit_org & ~15u) | SKY_PART_OTHER;
 	}
 	if (in->n_seg > 0 && in->seg[in->n_seg - 1].org == org) {
 		in->seg[in->n_seg - 1].end = (uint32_t)b->n;

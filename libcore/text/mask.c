@@ -171,10 +171,45 @@ static uint32_t special_at(const struct sky_masker *m, const char *p, uint32_t n
 	return best || !m->by_look ? best : looks_special(p, n);
 }
 
+/* ---- text ---- */
+static uint32_t skip_blanks(const char *p, uint32_t i, uint32_t end)
+{
+	while (i < end && (p[i] == ' ' || p[i] == '\n' || p[i] == '\t' || p[i] == '\r')) {
+		i++;
+	}
+	return i;
+}
+
+static uint32_t skip_word(const char *p, uint32_t i, uint32_t end, const char *w)
+{
+	size_t n = strlen(w);
+
+	return end - i >= n && !memcmp(p + i, w, n) ? i + (uint32_t)n : i;
+}
+
+/* Behind an empty think block of template text at from, with the blanks around it; from when there is none. */
+static uint32_t skip_empty_think(const char *p, uint32_t from, uint32_t end)
+{
+	static const struct { const char *open, *close; } tags[] = {
+		{ "<think>", "</think>" }, { "[THINK]", "[/THINK]" }, { "<|channel>thought", "<channel|>" },
+	};
+
+	for (unsigned k = 0; k < sizeof(tags) / sizeof(tags[0]); k++) {
+		uint32_t i = skip_blanks(p, from, end), close;
+
+		i = skip_blanks(p, skip_word(p, i, end, tags[k].open), end);
+		close = skip_word(p, i, end, tags[k].close);
+		if (close > i) {
+			return skip_blanks(p, close, end);
+		}
+	}
+	return from;
+}
+
 /* ---- generation prompt ---- */
 /* What a render with generation prompt has behind the last message: by the owner of the bytes, or, where the template
  * prints the prompt inside its loop, by comparison with the render without. */
-static int prompt_behind(struct sky_masker *m, struct sky_renderer *r, const char *chat, const struct sky_render_opt *opt,
+static int prompt_behind(struct sky_renderer *r, const char *chat, const struct sky_render_opt *opt,
                          struct prompt *out, struct sky_err *err)
 {
 	struct sky_render_opt o = *opt;
@@ -185,7 +220,6 @@ static int prompt_behind(struct sky_masker *m, struct sky_renderer *r, const cha
 
 	o.continue_final_message = 0;
 	o.add_generation_prompt = 1;
-	(void)m;
 	if (sky_renderer_text(r, chat, strlen(chat), &o, &v, &e) < 0) {
 		return e.code == SKY_E_LIMIT ? sky_fail(err, e.code, "%s", e.msg) : 0;  /* such a chat the template refuses */
 	}
@@ -212,6 +246,49 @@ static int prompt_behind(struct sky_masker *m, struct sky_renderer *r, const cha
 	return 0;
 }
 
+/* For templates that ignore add_generation_prompt: the text that the template puts between a turn's start and its
+ * content. White space alone is no header: it would have been sampled. */
+static int learn_header(struct sky_masker *m, struct sky_renderer *r, const struct sky_render_opt *opt, struct sky_err *err)
+{
+	static const char chat[] = "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"}]";
+	struct sky_render_opt o = *opt;
+	const struct sky_render *v = NULL;
+	uint32_t from = 0, to = 0, think;
+	struct sky_err e;
+	bool seen = false;
+
+	o.continue_final_message = o.add_generation_prompt = 0;
+	if (sky_renderer_text(r, chat, strlen(chat), &o, &v, &e) < 0) {
+		return 0;
+	}
+	for (int64_t i = 0; i < v->n_span; i++) {
+		if (v->span[i].message != 1) {
+			continue;
+		}
+		if (v->span[i].part == SKY_PART_CONTENT) {
+			break;
+		}
+		from = seen ? from : v->span[i].from;
+		to = v->span[i].to;
+		seen = true;
+	}
+	for (think = from; think < to && skip_empty_think(v->text.ptr, think, to) != to; think++) {
+	}
+	if (skip_blanks(v->text.ptr, from, think) == think) {
+		return 0;
+	}
+	for (int i = 0; i < 2; i++) {
+		free(m->prompt[i].p);
+		m->prompt[i].n = think - from;
+		m->prompt[i].p = malloc(think - from);
+		if (!m->prompt[i].p) {
+			return sky_fail(err, SKY_E_LIMIT, "out of memory for a generation prompt");
+		}
+		memcpy(m->prompt[i].p, v->text.ptr + from, think - from);
+	}
+	return 0;
+}
+
 static int learn_prompts(struct sky_masker *m, const struct sky_template *t, const struct sky_render_opt *opt, struct sky_err *err)
 {
 	static const char *const after_user[] = {
@@ -230,10 +307,13 @@ static int learn_prompts(struct sky_masker *m, const struct sky_template *t, con
 	int rc = sky_renderer_new(t, &r, err);
 
 	for (int i = 0; i < 2 && rc == 0 && !m->prompt[0].p; i++) {
-		rc = prompt_behind(m, r, after_user[i], opt, &m->prompt[0], err);
+		rc = prompt_behind(r, after_user[i], opt, &m->prompt[0], err);
 	}
 	for (int i = 0; i < 2 && rc == 0 && !m->prompt[1].p; i++) {
-		rc = prompt_behind(m, r, after_tool[i], opt, &m->prompt[1], err);
+		rc = prompt_behind(r, after_tool[i], opt, &m->prompt[1], err);
+	}
+	if (rc == 0 && m->prompt[0].n == 0 && m->prompt[1].n == 0) {
+		rc = learn_header(m, r, opt, err);
 	}
 	sky_renderer_free(r);
 	return rc;
@@ -247,6 +327,7 @@ int sky_masker_new(const struct sky_template *t, const struct sky_tokenizer *tok
 	const char *eos = opt->eos_token ? opt->eos_token : sky_template_special(t, "eos_token");
 	int rc = 0;
 
+	bos = bos && eos && !strcmp(bos, eos) ? NULL : bos;      /* one token for both ends turns, it does not open them */
 	if (!m || (bos && !(m->bos = strdup(bos)))) {
 		free(m);
 		return sky_fail(err, SKY_E_LIMIT, "out of memory for a masker");
@@ -349,40 +430,6 @@ static uint32_t match_prompt(const struct sky_render *v, const struct run *r, co
 		n--;
 	}
 	return n;
-}
-
-static uint32_t skip_blanks(const char *p, uint32_t i, uint32_t end)
-{
-	while (i < end && (p[i] == ' ' || p[i] == '\n' || p[i] == '\t' || p[i] == '\r')) {
-		i++;
-	}
-	return i;
-}
-
-static uint32_t skip_word(const char *p, uint32_t i, uint32_t end, const char *w)
-{
-	size_t n = strlen(w);
-
-	return end - i >= n && !memcmp(p + i, w, n) ? i + (uint32_t)n : i;
-}
-
-/* Behind an empty think block of template text at from, with the blanks around it; from when there is none. */
-static uint32_t skip_empty_think(const char *p, uint32_t from, uint32_t end)
-{
-	static const struct { const char *open, *close; } tags[] = {
-		{ "<think>", "</think>" }, { "[THINK]", "[/THINK]" }, { "<|channel>thought", "<channel|>" },
-	};
-
-	for (unsigned k = 0; k < sizeof(tags) / sizeof(tags[0]); k++) {
-		uint32_t i = skip_blanks(p, from, end), close;
-
-		i = skip_blanks(p, skip_word(p, i, end, tags[k].open), end);
-		close = skip_word(p, i, end, tags[k].close);
-		if (close > i) {
-			return skip_blanks(p, close, end);
-		}
-	}
-	return from;
 }
 
 /* Where the sampled bytes of an assistant's run start. */

@@ -78,7 +78,8 @@ enum sky_part {
 	SKY_PART_CONTENT = 2,
 	SKY_PART_REASONING = 3, /* reasoning_content, thinking */
 	SKY_PART_TOOL_CALL = 4,
-	SKY_PART_OTHER = 5,     /* any other value of the message, tools, template arguments */
+	SKY_PART_OTHER = 5,     /* any other value of the message, tools, template arguments; a value of another message
+	                         * that is quoted in this one's turn */
 };
 struct sky_render_message {
 	char role[24];          /* cut to 23 bytes; "" when it is not a string */
