@@ -58,6 +58,9 @@ t_ok 'completions are what gen.sh makes (make completions)' '
 t_ok 'bash can read every completion' '
 	t_has cmd bash && for f in $(find "$T_SRC/completions/bash" -type f); do bash -n "$f" || exit 1; done
 '
+t_ok 'README.md has a row for every program' '
+	for prog in $programs; do grep -q "^| .$prog. |" "$T_SRC/README.md" || echo "$prog"; done >bad && t_none bad
+'
 t_ok 'other pages are accepted by mandoc' '
 	{ ! t_has cmd mandoc || for p in $(find "$T_SRC/man" -name "*.[1-9]"); do mandoc -T lint -W error "$p" || echo "$p"; done; } >bad &&
 	t_none bad
