@@ -66,8 +66,8 @@ int sky_http_date(const char *s, double *t_p);
 struct sky_gcred;
 int sky_gcred_new(struct sky_gcred **c_p, struct sky_err *err) SKY_MUST_CHECK;
 void sky_gcred_free(struct sky_gcred *c);
-/* A bearer token that holds for some minutes. */
-int sky_gcred_get(struct sky_gcred *c, int refused, char *out, size_t cap, struct sky_err *err) SKY_MUST_CHECK;
+/* A bearer token that holds for some minutes. refused: one that the store did not take, or NULL. */
+int sky_gcred_get(struct sky_gcred *c, const char *refused, char *out, size_t cap, struct sky_err *err) SKY_MUST_CHECK;
 /* {"access_token":…,"expires_in":…} */
 int sky_gcred_parse(const char *p, size_t n, const char *name, char *out, size_t cap, double *expires_in_p,
                     struct sky_err *err) SKY_MUST_CHECK;

