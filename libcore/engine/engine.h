@@ -38,7 +38,7 @@ void sky_sampling_defaults(struct sky_sampling *s);
 int sky_sampling_check(const struct sky_sampling *s, struct sky_err *err) SKY_MUST_CHECK;
 
 /* Values of `stop` in trajectories (skyrl-traj(5)). */
-enum sky_stop { SKY_STOP_STOP = 0, SKY_STOP_LENGTH = 1, SKY_STOP_ABORT = 3, SKY_STOP_ERROR = 4 };
+enum sky_stop { SKY_END_STOP = 0, SKY_END_LENGTH = 1, SKY_END_ABORT = 3, SKY_END_ERROR = 4 };
 
 struct sky_engine;
 struct sky_seq;

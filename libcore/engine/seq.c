@@ -207,7 +207,7 @@ int sky_seq_check_stop(struct sky_seq *s, int *ended_p, struct sky_err *err)
 	int rc;
 
 	*ended_p = 1;
-	s->stop = SKY_STOP_STOP;
+	s->stop = SKY_END_STOP;
 	if (is_stop_id(s, id)) {
 		return 0;
 	}
@@ -217,7 +217,7 @@ int sky_seq_check_stop(struct sky_seq *s, int *ended_p, struct sky_err *err)
 			return rc;
 		}
 	}
-	s->stop = SKY_STOP_LENGTH;
+	s->stop = SKY_END_LENGTH;
 	*ended_p = s->n_new >= s->s->max_new || (max_len > 0 && s->n >= max_len);
 	return 0;
 }

@@ -191,7 +191,7 @@ static int lose(struct sky_rollout *r, struct episode *ep, const char *why, stru
 {
 	int rc = replace_text(&ep->why, why, err);
 
-	ep->stop = SKY_STOP_ERROR;
+	ep->stop = SKY_END_ERROR;
 	if (ep->state == EP_INIT) {
 		ep->g->n_waiting--;
 	}
@@ -287,7 +287,7 @@ static int on_prompt(struct sky_rollout *r, struct episode *ep, const struct sky
 		snprintf(why, sizeof(why), "the prompt has %lld tokens, the limit is %lld", (long long)r->ids.n,
 		         (long long)r->opt.max_input);
 		rc = replace_text(&ep->why, why, err);
-		ep->stop = SKY_STOP_LENGTH;
+		ep->stop = SKY_END_LENGTH;
 		over(r, ep);
 	}
 	return rc;
@@ -364,7 +364,7 @@ static int on_step(struct sky_rollout *r, struct episode *ep, const struct sky_j
 		return rc;
 	}
 	if (sky_seq_len(ep->seq) > r->opt.max_input) {
-		ep->stop = SKY_STOP_LENGTH;
+		ep->stop = SKY_END_LENGTH;
 		over(r, ep);
 		return sky_env_close(r->envs, ep->id, err);
 	}
@@ -491,7 +491,7 @@ static int hand_over(struct sky_rollout *r, struct episode *ep, sky_rollout_sink
 	if (rc < 0) {
 		return rc;
 	}
-	if (r->opt.zero_reward_on_non_stop && ep->stop != SKY_STOP_STOP) {
+	if (r->opt.zero_reward_on_non_stop && ep->stop != SKY_END_STOP) {
 		memset(ep->reward, 0, (size_t)ep->n_reward * sizeof(float));
 		out.reward_sum = 0;
 	}

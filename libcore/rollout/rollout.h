@@ -31,7 +31,7 @@ struct sky_episode_out {
 	int64_t n_turn;
 	double reward_sum;
 	const char *info;               /* JSON object: metrics of the environment's last answer; "{}" when none */
-	const char *why;                /* stop == SKY_STOP_ERROR: what went wrong, else "" */
+	const char *why;                /* stop == SKY_END_ERROR: what went wrong, else "" */
 };
 
 struct sky_rollout_opt {
