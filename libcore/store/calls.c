@@ -7,11 +7,11 @@
 
 #define STOP_SLICE_S 0.2        /* how often a wait looks at the stop flag */
 
-static const volatile sig_atomic_t *stop_flag;
+static bool (*is_stopping)(void);
 
-void sky_store_stop_on(const volatile sig_atomic_t *flag)
+void sky_store_stop_on(bool (*stopping)(void))
 {
-	stop_flag = flag;
+	is_stopping = stopping;
 }
 
 int sky_calls_init(struct sky_calls *cs, struct sky_http *http, struct sky_store *s, struct sky_err *err)
@@ -150,7 +150,7 @@ static struct sky_call *stopped(struct sky_calls *cs)
 {
 	struct sky_call *c = cs->active;
 
-	if (!stop_flag || !*stop_flag || cs->no_stop || !c) {
+	if (!is_stopping || cs->no_stop || !c || !is_stopping()) {
 		return NULL;
 	}
 	if (!c->waiting) {

@@ -6,7 +6,7 @@
 #ifndef SKY_STORE_STORE_H
 #define SKY_STORE_STORE_H
 
-#include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include "base/base.h"
 
@@ -29,8 +29,9 @@ struct sky_store_opt {                  /* zero = default everywhere */
 int sky_store_open(const char *url, const struct sky_store_opt *opt, struct sky_store **s_p, struct sky_err *err) SKY_MUST_CHECK;
 void sky_store_close(struct sky_store *s);
 const char *sky_store_url(const struct sky_store *s);
-/* Process-wide: when *flag turns nonzero, waits for a server end soon with SKY_E_STOP. Aborting an upload still works. */
-void sky_store_stop_on(const volatile sig_atomic_t *flag);
+/* Process-wide: when stopping() turns true, waits for a server end soon with SKY_E_STOP; the clean-up of an upload goes on.
+ * Programs get this through cmd_store_opt (cmd/storeopt.h). */
+void sky_store_stop_on(bool (*stopping)(void));
 
 struct sky_object { char *key; uint64_t bytes; char tag[128]; double mtime; };   /* tag: etag or generation, "" when none */
 

@@ -281,22 +281,28 @@ static void stalls(void)
 	sky_store_close(s);
 }
 
+static bool stop;
+
+static bool is_stopping(void)
+{
+	return stop;
+}
+
 static void stopping(void)
 {
-	static volatile sig_atomic_t stop;
 	struct sky_store *s = fresh(NULL);
 	struct sky_upload *u;
 	char *p = calloc(1, 300000);
 	int64_t n = -1;
 	int rc;
 
-	sky_store_stop_on(&stop);
+	sky_store_stop_on(is_stopping);
 	T_RC(sky_upload_open(s, "stopped", 0, &u, &err), 0, &err, "an upload");
 	T_RC(sky_upload_write(u, p, 300000, &err), 0, &err, "with parts on their way");
-	stop = 1;
+	stop = true;
 	rc = sky_upload_commit(u, &err);
 	T_RC(rc, SKY_E_STOP, &err, "is stopped when the program is");
-	stop = 0;
+	stop = false;
 	T_RC(sky_store_uploads(s, "", 0, 0, &n, &err), 0, &err, "its parts");
 	T_I64(n, 0, "are aborted all the same");
 	sky_store_stop_on(NULL);
