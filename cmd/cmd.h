@@ -14,9 +14,9 @@
  *
  * It links libcmd.a, which holds main(). run gets the operands (argv[0] is the first one) and returns 0 or a negative
  * enum sky_code with *err filled; main prints the message and exits with −code. Only files of cmd/ print or exit, and
- * they do it through the functions here: nothing writes to fd 1, which points at stderr (a library that prints to stdout
- * must not damage a pipe). None of these functions is for use from several threads at once, but for cmd_stopping,
- * cmd_stop_signal and the messages. */
+ * they do it through the functions here: nothing writes to fd 1, which points at stderr (a library that prints to
+ * stdout must not damage a pipe). None of these functions is for use from several threads at once, but for
+ * cmd_stopping, cmd_stop_signal and the messages. */
 #ifndef SKY_CMD_CMD_H
 #define SKY_CMD_CMD_H
 
@@ -32,8 +32,8 @@ extern "C" {
 #endif
 
 enum cmd_flags {
-	/* A first INT, TERM or HUP only raises a flag: the program looks at cmd_stopping(), saves and returns SKY_E_STOP.
-	 * Without it such a signal removes open temps and ends the program at once, by the same signal. */
+	/* A first INT, TERM or HUP only raises a flag: the program looks at cmd_stopping(), saves and returns
+	 * SKY_E_STOP. Without it such a signal removes open temps and ends the program at once, by the same signal. */
 	CMD_STOP_SOFT = 1u << 0,
 	/* SIGPIPE is ignored; a reader that closes stdout ends the run in order. For programs with sockets or state. */
 	CMD_NO_SIGPIPE = 1u << 1,
@@ -93,11 +93,13 @@ extern struct cmd_common cmd;
 #define CMD_OPT_SEED OPT_INT(0, "seed", &cmd.seed, "N", "0", "seed of every random draw")
 
 /* ---- messages: one line, one write, to stderr, prefix "skyrl-x: "; control bytes become '?' ---- */
-void cmd_error(const char *fmt, ...) SKY_PRINTF(1, 2);          /* for items of a list that goes on; a final error is returned */
+/* For items of a list that goes on; the final error is returned. */
+void cmd_error(const char *fmt, ...) SKY_PRINTF(1, 2);
 void cmd_warn(const char *fmt, ...) SKY_PRINTF(1, 2);
 void cmd_note(const char *fmt, ...) SKY_PRINTF(1, 2);           /* not with -q */
 void cmd_verbose(int level, const char *fmt, ...) SKY_PRINTF(2, 3);     /* with that many -v */
-bool cmd_color(int fd);                                         /* may escape sequences go there? fd 1 means the product stream */
+/* May escape sequences go there? fd 1 means the product stream. */
+bool cmd_color(int fd);
 
 /* ---- products: the saved stdout ---- */
 int cmd_out(const void *p, size_t n, struct sky_err *err) SKY_MUST_CHECK;       /* buffered */
@@ -108,8 +110,8 @@ int cmd_out_fd(void);           /* for code that writes by itself; call cmd_out_
 bool cmd_out_is_tty(void);
 /* Call before binary output: a terminal is refused without --force. */
 int cmd_out_binary(struct sky_err *err) SKY_MUST_CHECK;
-/* One NDJSON record: cmd_rec opens {"type":TYPE,"v":1, members go through the writer, cmd_rec_end closes and writes it as
- * one line, flushed at once when a reader may be waiting (pipe, terminal). */
+/* One NDJSON record: cmd_rec opens {"type":TYPE,"v":1, members go through the writer, cmd_rec_end closes and writes it
+ * as one line, flushed at once when a reader may be waiting (pipe, terminal). */
 struct sky_jw *cmd_rec(const char *type, struct sky_err *err);
 int cmd_rec_end(struct sky_err *err) SKY_MUST_CHECK;
 

@@ -1,8 +1,9 @@
 /* Settings from files and environment, and --print-config.
  *
- * A file has lines "key = value", sections [skyrl-pretok], comments from # at the start of a line. Keys are long option
- * names, or dotted names of SkyRL. Keys before the first section hold for all programs and must be common options or
- * options of this program; a section of another program is skipped. A value may stand in double quotes, with \" \\ \n. */
+ * A file has lines "key = value", sections [skyrl-pretok], comments from # at the start of a line. Keys are long
+ * option names, or dotted names of SkyRL. Keys before the first section hold for all programs and must be common
+ * options or options of this program; a section of another program is skipped. A value may stand in double quotes,
+ * with \" \\ \n. */
 #include "cmd/cmd_int.h"
 
 #include <errno.h>

@@ -23,7 +23,8 @@ int cmd_dev_open(struct cmd_dev *d, struct sky_err *err)
 		ops = kn_ref_ops();
 	}
 	if (ops->abi != KN_ABI || ops->size != sizeof(*ops)) {
-		return sky_fail(err, SKY_E_DEVICE, "device %s: built for another kernel interface; build all of it again", ops->name);
+		return sky_fail(err, SKY_E_DEVICE,
+				"device %s: built for another kernel interface; build all of it again", ops->name);
 	}
 	d->dev = NULL;
 	if (ops->open(0, (int32_t)cmd.threads, &d->dev) < 0) {

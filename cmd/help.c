@@ -113,8 +113,8 @@ int help_print(struct sky_err *err)
 	int i, rc;
 
 	usage_text(usage, sizeof(usage), "usage: ");
-	rc = cmd_outf(err, "%s%s%s: %s\n\n%s", cmd_prog.name, opt_set.sub ? " " : "", opt_set.sub ? opt_set.sub->name : "",
-	              title, usage);
+	rc = cmd_outf(err, "%s%s%s: %s\n\n%s", cmd_prog.name, opt_set.sub ? " " : "",
+		      opt_set.sub ? opt_set.sub->name : "", title, usage);
 	if (rc >= 0 && example) {
 		rc = cmd_outf(err, "example: %s\n", example);
 	}
@@ -129,8 +129,11 @@ int help_print(struct sky_err *err)
 			rc = rc < 0 ? rc : print_option(row, err);
 		}
 	}
-	return rc < 0 ? rc : cmd_outf(err, "\nOptions are also SKYRL_NAME in the environment and keys of configuration files: man skyrl, man %s\n",
-	                              cmd_prog.name);
+	return rc < 0 ? rc
+		      : cmd_outf(err,
+				 "\nOptions are also SKYRL_NAME in the environment and keys of configuration files: "
+				 "man skyrl, man %s\n",
+				 cmd_prog.name);
 }
 
 int help_short(struct sky_err *err)

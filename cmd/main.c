@@ -36,7 +36,8 @@ static void open_standard(void)
 	int fd;
 
 	for (fd = 0; fd < 3; fd++) {
-		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY) != fd) {
+		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
+		    open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY) != fd) {
 			_exit(1);
 		}
 	}
@@ -81,8 +82,8 @@ static int check_operands(unsigned flags, struct sky_err *err)
 		}
 		names[i] = NULL;
 		near = opt_nearest(opt_set.operands[0], names);
-		return sky_fail(err, SKY_E_USAGE, "unknown command %s%s%s%s (--help lists the commands)", opt_set.operands[0],
-		                near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+		return sky_fail(err, SKY_E_USAGE, "unknown command %s%s%s%s (--help lists the commands)",
+				opt_set.operands[0], near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 	}
 	if ((flags & CMD_NO_OPERANDS) && opt_set.n_operands > 0) {
 		return sky_fail(err, SKY_E_USAGE, "unexpected operand %s", opt_set.operands[0]);
@@ -141,7 +142,8 @@ static void account(int argc, char **argv)
 	sky_fmt_duration(cpu, sizeof(cpu), (double)(ru.ru_utime.tv_sec + ru.ru_stime.tv_sec) +
 	                 1e-6 * (double)(ru.ru_utime.tv_usec + ru.ru_stime.tv_usec));
 	sky_fmt_size(mem, sizeof(mem), (uint64_t)ru.ru_maxrss * 1024);
-	cmd_verbose(1, "version %s, command:%s; %s elapsed, %s of CPU, %s of memory", PACKAGE_VERSION, line, t, cpu, mem);
+	cmd_verbose(1, "version %s, command:%s; %s elapsed, %s of CPU, %s of memory", PACKAGE_VERSION, line, t, cpu,
+		    mem);
 }
 
 int main(int argc, char **argv)

@@ -230,7 +230,8 @@ static int unknown_option(const char *name, struct sky_err *err)
 	}
 	free(names);
 	if (!near && opt_known_anywhere(name)) {
-		return sky_fail(err, SKY_E_USAGE, "option --%s belongs to another subcommand (%s --help)", name, cmd_prog.name);
+		return sky_fail(err, SKY_E_USAGE, "option --%s belongs to another subcommand (%s --help)", name,
+				cmd_prog.name);
 	}
 	return sky_fail(err, SKY_E_USAGE, "unknown option --%s%s%s%s (--help lists the options)", name,
 	                near ? "; did you mean --" : "", near ? near : "", near ? "?" : "");
@@ -486,7 +487,8 @@ static int parse_long(int argc, char **argv, int *i_p, struct pending *out, stru
 	out->value = eq ? eq + 1 : NULL;
 	if (takes_value(opt_set.v[slot].row)) {
 		if (!eq && *i_p + 1 >= argc) {
-			return sky_fail(err, SKY_E_USAGE, "option --%s needs a value (%s)", name, opt_set.v[slot].row->arg);
+			return sky_fail(err, SKY_E_USAGE, "option --%s needs a value (%s)", name,
+					opt_set.v[slot].row->arg);
 		}
 		out->value = eq ? eq + 1 : argv[++*i_p];
 	} else if (eq && (out->negated || opt_set.v[slot].row->type != OPT_T_FLAG)) {
@@ -513,7 +515,8 @@ static int parse_short(int argc, char **argv, int *i_p, struct pending *list, in
 		++*n_p;
 		if (takes_value(opt_set.v[slot].row)) {
 			if (p[1] == '\0' && *i_p + 1 >= argc) {
-				return sky_fail(err, SKY_E_USAGE, "option -%c needs a value (%s)", *p, opt_set.v[slot].row->arg);
+				return sky_fail(err, SKY_E_USAGE, "option -%c needs a value (%s)", *p,
+						opt_set.v[slot].row->arg);
 			}
 			e->value = p[1] ? p + 1 : argv[++*i_p];
 			return 0;
@@ -633,7 +636,8 @@ static int check_required(struct sky_err *err)
 		const struct opt_slot *s = &opt_set.v[i];
 
 		if (opt_is_option(s->row) && (s->row->flags & OPT_REQUIRED) && s->level == OPT_L_NONE) {
-			return sky_fail(err, SKY_E_USAGE, "option --%s %s is required: %s", s->row->name, s->row->arg, s->row->help);
+			return sky_fail(err, SKY_E_USAGE, "option --%s %s is required: %s", s->row->name, s->row->arg,
+					s->row->help);
 		}
 	}
 	return 0;

@@ -1,5 +1,5 @@
-/* Options: one table per program, from which parsing, --help, environment, configuration file, --print-config, completions
- * and the test of the manual are made.
+/* Options: one table per program, from which parsing, --help, environment, configuration file, --print-config,
+ * completions and the test of the manual are made.
  *
  *	static struct { int64_t rows; const char *tok; bool pack; int dtype; struct opt_list map; } o;
  *
@@ -15,14 +15,14 @@
  *		OPT_END
  *	};
  *
- * Arguments: letter (0: none), name without dashes, address of a variable (its type is checked when compiling), name of
- * the value, default as text (NULL: none, the variable keeps what it was initialised with), help with its unit; then
- * designators. The default is shown by --help and goes through the same parser as a value.
+ * Arguments: letter (0: none), name without dashes, address of a variable (its type is checked when compiling), name
+ * of the value, default as text (NULL: none, the variable keeps what it was initialised with), help with its unit;
+ * then designators. The default is shown by --help and goes through the same parser as a value.
  *
- * Grammar (GNU): --long=value, --long value, -j4, -j 4, -vq; -- ends options; operands and options mix; a boolean --x has
- * --no-x; long names are never abbreviated. Values come, strongest first, from: option, SKYRL_<OPTION> in the environment
- * (dashes as _), --config FILE or SKYRL_CONFIG, ${XDG_CONFIG_HOME:-~/.config}/skyrl/config, SYSCONFDIR/skyrl/config,
- * default. A list given at one level replaces that of a weaker level. */
+ * Grammar (GNU): --long=value, --long value, -j4, -j 4, -vq; -- ends options; operands and options mix; a boolean --x
+ * has --no-x; long names are never abbreviated. Values come, strongest first, from: option, SKYRL_<OPTION> in the
+ * environment (dashes as _), --config FILE or SKYRL_CONFIG, ${XDG_CONFIG_HOME:-~/.config}/skyrl/config,
+ * SYSCONFDIR/skyrl/config, default. A list given at one level replaces that of a weaker level. */
 #ifndef SKY_CMD_OPT_H
 #define SKY_CMD_OPT_H
 
@@ -101,7 +101,8 @@ struct opt_row {
 #define OPT_CHOICE(l, n, ptr, a, d, h, ...) OPT_ROW(OPT_T_CHOICE, int, l, n, ptr, a, d, h, ##__VA_ARGS__)
 #define OPT_TEXTS(l, n, ptr, a, h, ...) OPT_ROW(OPT_T_TEXTS, struct opt_list, l, n, ptr, a, NULL, h, ##__VA_ARGS__)
 /* fn is called in the order of mention. a == NULL: takes no value, fn gets NULL. */
-#define OPT_CALL(l, n, f, ptr, a, h, ...) { .type = OPT_T_CALL, .letter = l, .name = n, .p = ptr, .arg = a, .help = h, .fn = f, ##__VA_ARGS__ }
+#define OPT_CALL(l, n, f, ptr, a, h, ...) \
+	{ .type = OPT_T_CALL, .letter = l, .name = n, .p = ptr, .arg = a, .help = h, .fn = f, ##__VA_ARGS__ }
 
 /* A dotted key of SkyRL (-c trainer.algorithm.eps_clip_low=0.2) and the option that it sets. Ends with NULL. */
 struct opt_alias {

@@ -345,7 +345,8 @@ static int add_data(struct sky_buf *b, const struct plot *p, int file, int key, 
 		}
 		if (have) {
 			++*n_p;
-			rc = sky_buf_addf(b, err, "%s %s\n", sky_fmt_f64(x, sizeof(x), at), sky_fmt_f64(y, sizeof(y), s->v[i].v));
+			rc = sky_buf_addf(b, err, "%s %s\n", sky_fmt_f64(x, sizeof(x), at),
+					  sky_fmt_f64(y, sizeof(y), s->v[i].v));
 		}
 	}
 	return rc < 0 ? rc : sky_buf_adds(b, "E\n", err);
@@ -378,7 +379,8 @@ static int add_panel(struct sky_buf *b, const struct plot *p, int key, const int
 		if (n_rows[i] == 0) {
 			continue;
 		}
-		rc = sky_buf_addf(b, err, "%s $d%d_%d using 1:2 %s title ", lead, i, key, n_rows[i] == 1 ? "with points" : style);
+		rc = sky_buf_addf(b, err, "%s $d%d_%d using 1:2 %s title ", lead, i, key,
+				  n_rows[i] == 1 ? "with points" : style);
 		rc = rc < 0 ? rc : add_quoted(b, p->n_files > 1 ? p->files[i].path : "", err);
 		lead = ",";
 	}
@@ -398,12 +400,14 @@ static int add_script(struct sky_buf *b, const struct plot *p, enum target to, i
 			sum += n_rows[k][f];
 		}
 		if (rc >= 0 && sum == 0) {
-			return sky_fail(err, SKY_E_DATA, "key %s never stands in one line with %s", p->names[p->keys[k]], p->names[p->x]);
+			return sky_fail(err, SKY_E_DATA, "key %s never stands in one line with %s",
+					p->names[p->keys[k]], p->names[p->x]);
 		}
 	}
 	rc = rc < 0 ? rc : add_terminal(b, to, w, h, err);
-	rc = rc < 0 ? rc : sky_buf_addf(b, err, "set encoding utf8\nset grid\n%s%s", o.logscale ? "set logscale y\n" : "",
-	                                p->n_files > 1 ? "set key outside bottom center horizontal\n" : "unset key\n");
+	rc = rc < 0 ? rc
+		    : sky_buf_addf(b, err, "set encoding utf8\nset grid\n%s%s", o.logscale ? "set logscale y\n" : "",
+				   p->n_files > 1 ? "set key outside bottom center horizontal\n" : "unset key\n");
 	rc = rc < 0 ? rc : sky_buf_addf(b, err, "set multiplot layout %d,1", p->n_keys);
 	if (rc >= 0 && o.title) {
 		rc = sky_buf_adds(b, " title ", err);
@@ -491,12 +495,14 @@ static int draw(const struct plot *p, enum target to, struct sky_buf *picture, s
 		size_t n = strcspn(o.size, "x");
 
 		snprintf(num, sizeof(num), "%.*s", (int)n, o.size);
-		if (o.size[n] != 'x' || sky_parse_i64(num, &w, NULL) < 0 || sky_parse_i64(o.size + n + 1, &h, NULL) < 0) {
+		if (o.size[n] != 'x' || sky_parse_i64(num, &w, NULL) < 0 ||
+		    sky_parse_i64(o.size + n + 1, &h, NULL) < 0) {
 			return sky_fail(err, SKY_E_USAGE, "--size %s: expected WIDTHxHEIGHT", o.size);
 		}
 	}
 	if (w < 20 || h < 5 || w > 20000 || h > 20000) {
-		return sky_fail(err, SKY_E_USAGE, "a picture of %lld x %lld is out of range", (long long)w, (long long)h);
+		return sky_fail(err, SKY_E_USAGE, "a picture of %lld x %lld is out of range", (long long)w,
+				(long long)h);
 	}
 	rc = add_script(&script, p, to, (int)w, (int)h, err);
 	rc = rc < 0 ? rc : gnuplot(&script, picture, err);
@@ -556,7 +562,8 @@ static int plot_run(int argc, char **argv, struct sky_err *err)
 	int i, n_more = 0, rc = 0;
 	char in[] = "-";
 
-	if (cmd.output && strcmp(cmd.output, "-") != 0 && !ends_with(cmd.output, ".png") && !ends_with(cmd.output, ".svg")) {
+	if (cmd.output && strcmp(cmd.output, "-") != 0 && !ends_with(cmd.output, ".png") &&
+	    !ends_with(cmd.output, ".svg")) {
 		return sky_fail(err, SKY_E_USAGE, "--output %s: the name ends with .png or .svg", cmd.output);
 	}
 	for (i = 0; rc >= 0 && i < argc; i++) {

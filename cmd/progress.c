@@ -83,7 +83,8 @@ static void meter_text(const struct cmd_meter *m, double now, const char *extra,
 		n = (size_t)snprintf(out, cap, "%s: %s %s, %s %s/s", m->what, done, m->unit, speed, m->unit);
 	}
 	if (n < cap) {
-		snprintf(out + n, cap - n, "%s%s%s%s%s", left[0] ? ", " : "", left, left[0] ? " left" : "", extra[0] ? ", " : "", extra);
+		snprintf(out + n, cap - n, "%s%s%s%s%s", left[0] ? ", " : "", left, left[0] ? " left" : "",
+			 extra[0] ? ", " : "", extra);
 	}
 }
 

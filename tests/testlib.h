@@ -72,7 +72,8 @@ T_UNUSED static void t_line(bool ok, const char *file, int line, const char *con
 }
 
 /* The macros below come here. Returns ok, so that a test can stop where going on makes no sense. */
-T_UNUSED SKY_PRINTF(5, 6) static bool t_check(bool ok, const char *file, int line, const char *cond, const char *fmt, ...)
+T_UNUSED SKY_PRINTF(5, 6) static bool t_check(bool ok, const char *file, int line, const char *cond,
+                                              const char *fmt, ...)
 {
 	va_list ap;
 
@@ -146,12 +147,17 @@ T_UNUSED static bool t_diff_rc(int rc, int want, const struct sky_err *err)
 
 /* Each takes a printf-style name of the behaviour under test as its last arguments. */
 #define T_OK(cond, ...) t_check(!!(cond), __FILE__, __LINE__, #cond, __VA_ARGS__)
-#define T_I64(got, want, ...) t_check(t_diff_i64((int64_t)(got), (int64_t)(want)), __FILE__, __LINE__, #got " == " #want, __VA_ARGS__)
+#define T_I64(got, want, ...) \
+	t_check(t_diff_i64((int64_t)(got), (int64_t)(want)), __FILE__, __LINE__, #got " == " #want, __VA_ARGS__)
 #define T_STR(got, want, ...) t_check(t_diff_str((got), (want)), __FILE__, __LINE__, #got " equals " #want, __VA_ARGS__)
-#define T_MEM(got, want, n, ...) t_check(t_diff_mem((got), (want), (n)), __FILE__, __LINE__, #got " equals " #want, __VA_ARGS__)
-#define T_NEAR(got, want, tol, ...) t_check(t_diff_near((got), (want), (tol)), __FILE__, __LINE__, #got " near " #want, __VA_ARGS__)
-#define T_HAS(text, part, ...) t_check(t_diff_has((text), (part)), __FILE__, __LINE__, #text " contains " #part, __VA_ARGS__)
-#define T_RC(rc, want, err, ...) t_check(t_diff_rc((rc), (want), (err)), __FILE__, __LINE__, #rc " gives " #want, __VA_ARGS__)
+#define T_MEM(got, want, n, ...) \
+	t_check(t_diff_mem((got), (want), (n)), __FILE__, __LINE__, #got " equals " #want, __VA_ARGS__)
+#define T_NEAR(got, want, tol, ...) \
+	t_check(t_diff_near((got), (want), (tol)), __FILE__, __LINE__, #got " near " #want, __VA_ARGS__)
+#define T_HAS(text, part, ...) \
+	t_check(t_diff_has((text), (part)), __FILE__, __LINE__, #text " contains " #part, __VA_ARGS__)
+#define T_RC(rc, want, err, ...) \
+	t_check(t_diff_rc((rc), (want), (err)), __FILE__, __LINE__, #rc " gives " #want, __VA_ARGS__)
 
 /* One test that could not run here, with the reason. */
 T_UNUSED SKY_PRINTF(1, 2) static void t_skip(const char *why, ...)

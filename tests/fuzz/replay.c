@@ -1,10 +1,10 @@
-/* Driver for fuzz targets without a fuzzer: runs LLVMFuzzerTestOneInput over the seeds of the target, over every short cut of
- * small ones, and over a fixed number of mutations drawn from a fixed seed. Prints TAP, one line a seed.
+/* Driver for fuzz targets without a fuzzer: runs LLVMFuzzerTestOneInput over the seeds of the target, over every short
+ * cut of small ones, and over a fixed number of mutations drawn from a fixed seed. Prints TAP, one line a seed.
  *
  *	tests/fuzz/json [FILE…]         without files: $srcdir/tests/fuzz/seeds/NAME/, NAME that of the program
  *
- * FUZZ_RUNS sets the mutations per seed. A crash names its seed and mutation; --write K FILE writes that input to stdout. With
- * clang and ./configure --enable-fuzz the same target is a libFuzzer program instead. */
+ * FUZZ_RUNS sets the mutations per seed. A crash names its seed and mutation; --write K FILE writes that input to
+ * stdout. With clang and ./configure --enable-fuzz the same target is a libFuzzer program instead. */
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -39,8 +39,9 @@ static uint64_t draw(uint64_t run, uint64_t i, uint64_t n)
 	return n == 0 ? 0 : sky_rng_below(20260131, SKY_RNG_TEST, run, i, n);
 }
 
-static const char *const words[] = { "0", "-1", "1e400", "18446744073709551616", "9223372036854775807", "4294967295", "[[[[[[[[",
-	"{\"\":", "\"\\ud800\"", "\\u0000", "\xff\xfe", "\xf4\x90\x80\x80", "null", "\xef\xbb\xbf", "%s", "\r\n", "{%", "{{", "<|" };
+static const char *const words[] = { "0", "-1", "1e400", "18446744073709551616", "9223372036854775807", "4294967295",
+	"[[[[[[[[", "{\"\":", "\"\\ud800\"", "\\u0000", "\xff\xfe", "\xf4\x90\x80\x80", "null", "\xef\xbb\xbf", "%s",
+	"\r\n", "{%", "{{", "<|" };
 
 /* One edit of out[m], drawn by (run, i…i+7); returns the new length, at most cap. */
 static size_t edit(uint64_t run, uint64_t i, uint8_t *out, size_t m, size_t cap)
@@ -130,7 +131,8 @@ static void replay(const char *path, uint64_t runs, uint8_t *room, const struct 
 		one(in->ptr, n);
 	}
 	for (run = 1; in->n > 0 && run <= runs; run++) {
-		snprintf(current, sizeof(current), "# crashed or hung on mutation %llu of %s\n", (unsigned long long)run, path);
+		snprintf(current, sizeof(current), "# crashed or hung on mutation %llu of %s\n",
+			 (unsigned long long)run, path);
 		n = mutate(run, in->ptr, in->n, room, in->n + MAX_GROWTH);
 		one(room, n);
 	}
@@ -156,7 +158,8 @@ static void file(const char *path, uint64_t runs, long long write_run)
 	if (write_run < 0) {
 		replay(path, runs, room, &in);
 	} else {
-		n = write_run > 0 && in.n > 0 ? mutate((uint64_t)write_run, in.ptr, in.n, room, in.n + MAX_GROWTH) : in.n;
+		n = write_run > 0 && in.n > 0 ? mutate((uint64_t)write_run, in.ptr, in.n, room, in.n + MAX_GROWTH)
+					      : in.n;
 		fwrite(write_run > 0 ? (const void *)room : in.ptr, 1, n, stdout);
 	}
 	free(room);

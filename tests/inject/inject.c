@@ -86,7 +86,10 @@ __attribute__((constructor)) static void setup(void)
 		counted[i] = has_word(calls, call_names[i]) || (i != C_MALLOC && has_word(calls, "all"));
 	}
 	at = n ? strtol(n, NULL, 10) : 0;
-	what = at <= 0 || !act ? DO_COUNT : strcmp(act, "kill") == 0 ? DO_KILL : strcmp(act, "torn") == 0 ? DO_TORN : DO_FAIL;
+	what = at <= 0 || !act            ? DO_COUNT
+	       : strcmp(act, "kill") == 0 ? DO_KILL
+	       : strcmp(act, "torn") == 0 ? DO_TORN
+					  : DO_FAIL;
 	fail_errno = errno_named(getenv("INJECT_ERRNO"));
 	from = getenv("INJECT_FROM") != NULL;
 	count_file = getenv("INJECT_COUNT");

@@ -9,10 +9,12 @@ int main(void)
 	char *p;
 
 	T_OK(t_diff_i64(-7, -7) && !t_diff_i64(1, 2), "integers are compared");
-	T_OK(t_diff_str("a", "a") && !t_diff_str("a", "b") && !t_diff_str(NULL, "a") && t_diff_str(NULL, NULL), "strings are compared");
+	T_OK(t_diff_str("a", "a") && !t_diff_str("a", "b") && !t_diff_str(NULL, "a") && t_diff_str(NULL, NULL),
+	     "strings are compared");
 	T_OK(t_diff_mem("abc", "abd", 2) && !t_diff_mem("abc", "abd", 3), "bytes are compared");
 	T_OK(t_diff_near(1.0, 1.001, 0.01) && !t_diff_near(1.0, 1.1, 0.01), "a tolerance is kept");
-	T_OK(t_diff_near(NAN, NAN, 0.0) && !t_diff_near(NAN, 1.0, 9.0) && !t_diff_near(1.0, NAN, 9.0), "NaN equals only NaN");
+	T_OK(t_diff_near(NAN, NAN, 0.0) && !t_diff_near(NAN, 1.0, 9.0) && !t_diff_near(1.0, NAN, 9.0),
+	     "NaN equals only NaN");
 	T_OK(t_diff_near(INFINITY, INFINITY, 0.0) && !t_diff_near(INFINITY, -INFINITY, 1e9), "infinities have a sign");
 	T_OK(t_diff_has("a.bin: damaged", "damaged") && !t_diff_has("x", "y"), "parts of messages are found");
 	T_OK(t_diff_rc(SKY_E_DATA, SKY_E_DATA, &err) && !t_diff_rc(SKY_E_DATA, 0, &err), "codes are compared");
