@@ -7,7 +7,8 @@
 
 struct pretok_opt pt;
 
-#define ROW_TOKENIZER OPT_DIR('t', "tokenizer", &pt.tokenizer, "DIR", NULL, "tokenizer.json, model directory or .tiktoken file")
+#define ROW_TOKENIZER OPT_DIR('t', "tokenizer", &pt.tokenizer, "DIR", NULL, \
+		"tokenizer.json, model directory or .tiktoken file")
 #define ROW_NO_SPECIAL OPT_FLAG(0, "no-special-tokens", &pt.no_special, NULL, \
 	"special tokens that stand in the text are ordinary text")
 #define ROWS_TEMPLATE \
@@ -43,8 +44,10 @@ static const struct opt_row rows[] = {
 		"a longer row loses its right or left end, is dropped, split, or an error"),
 	OPT_COUNT(0, "min-trained", &pt.min_trained, "N", "1", "fewest trained tokens of a row that has a mask"),
 	OPT_FLAG(0, "append-eod", &pt.append_eod, NULL, "end every row with the end-of-document token"),
-	OPT_TEXT(0, "eod-token", &pt.eod_token, "TEXT", NULL, "end-of-document token (without it: the tokenizer's eos_token)"),
-	OPT_CHOICE(0, "bos", &pt.bos, "none|auto|always", "none", "begin plain texts with bos_token: auto where there is one"),
+	OPT_TEXT(0, "eod-token", &pt.eod_token, "TEXT", NULL,
+			"end-of-document token (without it: the tokenizer's eos_token)"),
+	OPT_CHOICE(0, "bos", &pt.bos, "none|auto|always", "none",
+			"begin plain texts with bos_token: auto where there is one"),
 	ROW_NO_SPECIAL,
 	OPT_COUNT(0, "vocab-size", &pt.vocab_size, "N", "0", "vocabulary when no tokenizer is given (--schema tokens)"),
 	OPT_HEAD("Bad and empty rows"),
@@ -107,7 +110,8 @@ static const struct cmd_sub subs[] = {
 	  "skyrl-pretok cat --show --tokenizer DIR --rows 0:3 out/train", pretok_cat_rows, pretok_cat, 0, NULL },
 	{ "merge", "token datasets one behind the other", "-o PREFIX PREFIX…",
 	  "skyrl-pretok merge -o out/train out/train-*-of-00004.json", pretok_merge_rows, pretok_merge, CMD_STOP_SOFT, NULL },
-	{ "encode", "JSON strings to ids", "--tokenizer DIR [FILE…]", "echo '\"Hello\"' | skyrl-pretok encode --tokenizer DIR",
+	{ "encode", "JSON strings to ids", "--tokenizer DIR [FILE…]",
+			"echo '\"Hello\"' | skyrl-pretok encode --tokenizer DIR",
 	  pretok_encode_rows, pretok_encode, CMD_STDIN, NULL },
 	{ "decode", "ids to JSON strings", "--tokenizer DIR [FILE…]", "echo '[1,2]' | skyrl-pretok decode --tokenizer DIR",
 	  pretok_decode_rows, pretok_decode, CMD_STDIN, NULL },

@@ -11,7 +11,8 @@ static struct {
 
 const struct opt_row pretok_cat_rows[] = {
 	OPT_HEAD("Options"),
-	OPT_TEXT(0, "rows", &o.rows, "A:B", NULL, "rows A up to, without, B; either may be left out, negative ones count from the end"),
+	OPT_TEXT(0, "rows", &o.rows, "A:B", NULL,
+			"rows A up to, without, B; either may be left out, negative ones count from the end"),
 	OPT_FLAG(0, "decode", &o.decode, NULL, "add the text of each row (needs --tokenizer)"),
 	OPT_FLAG(0, "show", &o.show, NULL, "text for people: trained tokens in colour or [brackets] (needs --tokenizer)"),
 	OPT_DIR('t', "tokenizer", &pt.tokenizer, "DIR", NULL, "tokenizer.json, model directory or .tiktoken file"),

@@ -15,7 +15,8 @@ enum pretok_bos { BOS_NONE, BOS_AUTO, BOS_ALWAYS };
 
 /* Options of the encoder; text fields live as long as the program. */
 struct pretok_opt {
-	const char *tokenizer, *schema, *format, *train_on, *chat_template, *date, *worker, *on_error, *max_errors, *eod_token;
+	const char *tokenizer, *schema, *format, *train_on, *chat_template, *date, *worker, *on_error, *max_errors,
+			*eod_token;
 	const char *text_key, *messages_key, *tools_key, *system_key;
 	struct opt_list map, role, template_arg;
 	int64_t max_length, min_trained, vocab_size;
@@ -58,13 +59,15 @@ struct pretok_worker {
 	uint8_t *mask;
 	int64_t cap_mask;
 };
-int pretok_worker_open(struct pretok_worker *w, const struct pretok_text *t, enum sky_schema schema, struct sky_err *err) SKY_MUST_CHECK;
+int pretok_worker_open(struct pretok_worker *w, const struct pretok_text *t, enum sky_schema schema,
+		struct sky_err *err) SKY_MUST_CHECK;
 void pretok_worker_close(struct pretok_worker *w);
 /* One raw row to w->ids and w->mask (n tokens; with --max-length not applied). *reason_p tells why there are none. */
 int pretok_row(struct pretok_worker *w, enum sky_block_kind kind, const char *p, size_t n, enum sky_reason *reason_p,
                struct sky_err *err) SKY_MUST_CHECK;
 /* A conversation rendered (*r_p: a view until the next row), its trained bytes in w->span. */
-int pretok_chat_spans(struct pretok_worker *w, const struct sky_sample *s, int generation_prompt, const struct sky_render **r_p,
+int pretok_chat_spans(struct pretok_worker *w, const struct sky_sample *s, int generation_prompt,
+		const struct sky_render **r_p,
                       struct sky_err *err) SKY_MUST_CHECK;
 struct sky_rows_opt pretok_rows_opt(enum sky_schema schema);
 

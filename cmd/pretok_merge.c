@@ -145,7 +145,8 @@ static int merge_sets(struct merge *m, char **names, struct sky_err *err)
 		rc = sky_tokens_commit(m->out, extra.ptr + 1, err);
 		m->out = NULL;
 		if (!rc) {
-			cmd_note("%s: %lld rows, %lld tokens from %d sets", cmd.output, (long long)rows, (long long)tokens, m->n);
+			cmd_note("%s: %lld rows, %lld tokens from %d sets", cmd.output, (long long)rows,
+					(long long)tokens, m->n);
 		}
 		if (!rc && cmd.json) {
 			struct sky_jw *w = cmd_rec("result", err);

@@ -155,7 +155,8 @@ int pretok_rejects_commit(struct pretok_rejects *r, struct sky_err *err)
 	int rc;
 
 	if (r->max_share >= 0 && (double)n_errors(r) > r->max_share * (double)r->n_row) {
-		return sky_fail(err, SKY_E_DATA, "%lld of %lld rows are bad, more than %s (--max-errors)", (long long)n_errors(r),
+		return sky_fail(err, SKY_E_DATA, "%lld of %lld rows are bad, more than %s (--max-errors)",
+				(long long)n_errors(r),
 				(long long)r->n_row, pt.max_errors);
 	}
 	if (r->fd < 0) {

@@ -225,7 +225,8 @@ static int64_t drop_prompt(const struct sky_render *r, const struct sky_sample *
 	return cut_below(v, n, (uint32_t)r->text.n);
 }
 
-int pretok_chat_spans(struct pretok_worker *w, const struct sky_sample *s, int generation_prompt, const struct sky_render **r_p,
+int pretok_chat_spans(struct pretok_worker *w, const struct sky_sample *s, int generation_prompt,
+		const struct sky_render **r_p,
                       struct sky_err *err)
 {
 	const struct pretok_text *t = w->text;
@@ -288,7 +289,8 @@ static int copy_tokens(struct pretok_worker *w, const struct sky_sample *s, enum
 	for (int64_t i = 0; !rc && i < s->n_ids; i++) {
 		if (w->text->vocab >= 0 && s->ids[i] >= w->text->vocab) {
 			*reason_p = SKY_ROW_ID_RANGE;
-			sky_fail(err, SKY_E_DATA, "id %d at position %lld is outside the vocabulary of %lld", s->ids[i], (long long)i,
+			sky_fail(err, SKY_E_DATA, "id %d at position %lld is outside the vocabulary of %lld",
+					s->ids[i], (long long)i,
 				 (long long)w->text->vocab);
 			return 0;
 		}

@@ -369,7 +369,8 @@ static int find_schema(struct run *run, struct sky_err *err)
 	sky_rows_free(rows);
 	if (run->schema == SKY_SCHEMA_AUTO) {
 		return sky_fail(err, SKY_E_DATA, "%s: no row shows a known schema (columns text, messages, conversations, "
-				"instruction and output, prompt and completion, segments, input_ids); name one with --schema, or the "
+				"instruction and output, prompt and completion, segments, input_ids); name one with "
+						"--schema, or the "
 				"columns with --text-key, --messages-key, --map", run->first->file);
 	}
 	cmd_note("schema %s (from %s)", sky_schema_name(run->schema), run->first->file);
@@ -481,7 +482,8 @@ static int choose_width(const struct run *run, int *bytes_p, struct sky_err *err
 		*bytes_p = 4;
 	} else if (pt.dtype == DTYPE_U16) {
 		if (vocab > 65536) {
-			return sky_fail(err, SKY_E_USAGE, "--dtype u16: the vocabulary of %lld ids, added tokens included, needs u32",
+			return sky_fail(err, SKY_E_USAGE,
+					"--dtype u16: the vocabulary of %lld ids, added tokens included, needs u32",
 					(long long)vocab);
 		}
 		*bytes_p = 2;
@@ -568,7 +570,8 @@ static int report(struct run *run, int64_t rows, int64_t tokens, int64_t trained
 	struct sky_jw *w;
 
 	cmd_meter_stop(&run->meter);
-	cmd_note("%s: %lld rows, %lld tokens, %lld trained; %.1f MB of rows in %.2f s, %.1f MB/s", cmd.output, (long long)rows,
+	cmd_note("%s: %lld rows, %lld tokens, %lld trained; %.1f MB of rows in %.2f s, %.1f MB/s", cmd.output,
+			(long long)rows,
 		 (long long)tokens, (long long)trained, (double)run->n_text * 1e-6, s, (double)run->n_text * 1e-6 / s);
 	for (int i = SKY_ROW_BLANK; i < SKY_ROW_REASONS; i++) {
 		if (run->rej.count[i]) {

@@ -59,7 +59,8 @@ int pretok_worker_share(int *i_p, int *n_p, char *text, size_t cap, struct sky_e
 		i = 0;
 	}
 	if (rc < 0 || n < 1 || n > 1000000 || i < 0 || i >= n) {
-		return sky_fail(err, SKY_E_USAGE, "%s: worker %lld of %lld is impossible (i from 0 to n - 1; --worker 0/1 works alone)",
+		return sky_fail(err, SKY_E_USAGE,
+				"%s: worker %lld of %lld is impossible (i from 0 to n - 1; --worker 0/1 works alone)",
 				who, (long long)i, (long long)n);
 	}
 	*i_p = (int)i;

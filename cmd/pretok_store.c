@@ -29,7 +29,8 @@ static int vocab_of(const struct sky_tokens *t, int64_t *vocab_p, struct sky_err
 	*vocab_p = text.vocab;
 	have = tok ? sky_j_str(sky_j_get(tok, "sha256")) : NULL;
 	if (have && strcmp(have, text.tok_hash)) {
-		rc = sky_fail(err, SKY_E_DATA, "the set was made with another tokenizer than %s (%.16s…, not %.16s…)", pt.tokenizer,
+		rc = sky_fail(err, SKY_E_DATA, "the set was made with another tokenizer than %s (%.16s…, not %.16s…)",
+				pt.tokenizer,
 			      have, text.tok_hash);
 	}
 	pretok_text_close(&text);
@@ -138,8 +139,10 @@ static int stats_text(const char *prefix, const struct sky_tokens *t, const stru
                       struct sky_err *err)
 {
 	int rc = cmd_outf(err, "%s\n  rows        %lld in %lld documents\n  tokens      %lld %s, largest id %lld\n"
-			  "  trained     %lld (%.1f %%)%s\n  row length  %lld to %lld, mean %.1f\n", prefix, (long long)r->n_row,
-			  (long long)sky_tokens_docs(t), (long long)r->n_token, sky_tokens_dtype_name(t), (long long)r->max_id,
+			  "  trained     %lld (%.1f %%)%s\n  row length  %lld to %lld, mean %.1f\n", prefix,
+					(long long)r->n_row,
+			  (long long)sky_tokens_docs(t), (long long)r->n_token, sky_tokens_dtype_name(t),
+					(long long)r->max_id,
 			  (long long)r->n_trained, r->n_token ? 100.0 * (double)r->n_trained / (double)r->n_token : 0.0,
 			  sky_tokens_has_mask(t) ? "" : ", no mask", (long long)r->min_len, (long long)r->max_len,
 			  r->n_row ? (double)r->n_token / (double)r->n_row : 0.0);
@@ -148,7 +151,8 @@ static int stats_text(const char *prefix, const struct sky_tokens *t, const stru
 		rc = cmd_outf(err, "  stops       %lld rows end their training on the stop token\n", (long long)stops);
 	}
 	if (!rc && (r->n_empty || r->n_untrained)) {
-		rc = cmd_outf(err, "  idle        %lld empty rows, %lld rows without a trained token\n", (long long)r->n_empty,
+		rc = cmd_outf(err, "  idle        %lld empty rows, %lld rows without a trained token\n",
+				(long long)r->n_empty,
 			      (long long)r->n_untrained);
 	}
 	if (!rc && !r->n_token) {

@@ -50,8 +50,10 @@ static int find_eod(struct pretok_text *t, struct sky_err *err)
 	t->eos = id_of(t, t->eos_token);
 	t->eod = id_of(t, s);
 	if ((pt.append_eod || pt.eod_token) && t->eod < 0) {
-		return s ? sky_fail(err, SKY_E_USAGE, "--append-eod: \"%s\" is no token of %s (--eod-token)", s, pt.tokenizer) :
-		       sky_fail(err, SKY_E_USAGE, "--append-eod: %s names no end-of-sequence token; name one with --eod-token",
+		return s ? sky_fail(err, SKY_E_USAGE, "--append-eod: \"%s\" is no token of %s (--eod-token)", s,
+				pt.tokenizer) :
+		       sky_fail(err, SKY_E_USAGE,
+				"--append-eod: %s names no end-of-sequence token; name one with --eod-token",
 				pt.tokenizer);
 	}
 	if (pt.bos == BOS_ALWAYS && t->bos < 0) {
@@ -177,7 +179,8 @@ int pretok_need_template(const struct pretok_text *t, struct sky_err *err)
 	if (t->tmpl) {
 		return 0;
 	}
-	return sky_fail(err, SKY_E_USAGE, "conversations need a chat template, and %s has none: give one with --chat-template FILE",
+	return sky_fail(err, SKY_E_USAGE,
+			"conversations need a chat template, and %s has none: give one with --chat-template FILE",
 			pt.tokenizer ? pt.tokenizer : "no tokenizer directory was named, so there");
 }
 

@@ -158,7 +158,8 @@ static int decode_line(void *ctx, const char *p, size_t n, struct sky_err *err)
 		c->ids = q;
 		c->cap = c->doc.val[0].n_child;
 	}
-	for (const struct sky_jval *e = sky_jval_first(&c->doc, &c->doc.val[0]); e; e = sky_jval_next(&c->doc, &c->doc.val[0], e)) {
+	for (const struct sky_jval *e = sky_jval_first(&c->doc, &c->doc.val[0]); e; e = sky_jval_next(&c->doc,
+			&c->doc.val[0], e)) {
 		if (!sky_jval_i64(e, &v) || v < 0 || v > INT32_MAX) {
 			return sky_fail(err, SKY_E_DATA, "element %lld is no token id", (long long)k);
 		}

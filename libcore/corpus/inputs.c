@@ -160,10 +160,12 @@ static int add_path(struct list *l, const char *path, bool chosen, int depth, st
 	}
 	if (S_ISDIR(st.st_mode)) {
 		int64_t before = l->n;
-		int rc = depth > 32 ? sky_fail(err, SKY_E_LIMIT, "%s: more than 32 folders deep", path) : add_dir(l, path, depth, err);
+		int rc = depth > 32 ? sky_fail(err, SKY_E_LIMIT, "%s: more than 32 folders deep", path) : add_dir(l,
+				path, depth, err);
 
 		if (!rc && chosen && l->n == before) {
-			rc = sky_fail(err, SKY_E_MISSING, "%s: no .jsonl, .json, .txt, .parquet, .arrow or .tar file in this folder", path);
+			rc = sky_fail(err, SKY_E_MISSING,
+					"%s: no .jsonl, .json, .txt, .parquet, .arrow or .tar file in this folder", path);
 		}
 		return rc;
 	}

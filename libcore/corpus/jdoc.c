@@ -414,7 +414,8 @@ bool sky_jval_i64(const struct sky_jval *v, int64_t *out)
 			point = true;
 			continue;
 		}
-		if (sky_mul_i64(m, 10, &m) || (neg ? __builtin_sub_overflow(m, *p - '0', &m) : sky_add_i64(m, *p - '0', &m))) {
+		if (sky_mul_i64(m, 10, &m) || (neg ? __builtin_sub_overflow(m, *p - '0', &m) : sky_add_i64(m, *p - '0',
+				&m))) {
 			return false;
 		}
 		exp10 -= point;

@@ -83,8 +83,10 @@ int pq_unpack(struct parquet *q, int codec, const uint8_t *in, size_t n_in, size
 		return 0;
 	}
 	if (codec < 0 || codec > 7 || codec == 3 || codec == 4) {
-		return sky_fail(err, SKY_E_DATA, "%s: pages compressed with %s (%d), which this reader does not have; write the file "
-				"again with zstd, snappy or gzip", q->file, codec >= 0 && codec <= 7 ? names[codec] : "an unknown codec",
+		return sky_fail(err, SKY_E_DATA,
+				"%s: pages compressed with %s (%d), which this reader does not have; write the file "
+				"again with zstd, snappy or gzip", q->file, codec >= 0 && codec <= 7 ? names[codec] :
+						"an unknown codec",
 				codec);
 	}
 	if (n_raw > MAX_PAGE || n_raw / 100000 > n_in + 1 ||

@@ -246,12 +246,15 @@ static int hang(struct parquet *q, struct pq_node *flat, int64_t n, int64_t *at,
 	to->def = def + (*at > 1 && e->repetition != PQ_REQUIRED);
 	to->rep = rep + (*at > 1 && e->repetition == PQ_REPEATED);
 	to->first_leaf = q->n_leaf;
-	if (depth > MAX_TABLE_DEPTH || e->repetition < 0 || e->repetition > 2 || !e->name || e->n_child < 0 || e->n_child > n - *at) {
+	if (depth > MAX_TABLE_DEPTH || e->repetition < 0 || e->repetition > 2 || !e->name || e->n_child < 0 ||
+			e->n_child > n - *at) {
 		return sky_fail(err, SKY_E_DATA, "%s: damaged Parquet schema", q->file);
 	}
 	if (!e->n_child) {
-		if (e->type < 0 || e->type > PQ_FIXED || (e->type == PQ_FIXED && (e->type_length < 1 || e->type_length > 1 << 20))) {
-			return *at > 1 ? sky_fail(err, SKY_E_DATA, "%s: column \"%.80s\" has no known type", q->file, e->name) : 0;
+		if (e->type < 0 || e->type > PQ_FIXED || (e->type == PQ_FIXED && (e->type_length < 1 ||
+				e->type_length > 1 << 20))) {
+			return *at > 1 ? sky_fail(err, SKY_E_DATA, "%s: column \"%.80s\" has no known type", q->file,
+					e->name) : 0;
 		}
 		q->n_leaf++;
 		to->n_leaf = 1;
@@ -343,7 +346,8 @@ static int read_group(struct parquet *q, struct thrift *t, struct pq_group *g, s
 		if (id == 1 && type == TH_LIST) {
 			n = th_list(t, &elem);
 			if ((int64_t)n != q->n_leaf || elem != TH_STRUCT) {
-				return sky_fail(err, SKY_E_DATA, "%s: a row group with %zu columns, the schema has %d", q->file, n,
+				return sky_fail(err, SKY_E_DATA, "%s: a row group with %zu columns, the schema has %d",
+						q->file, n,
 						q->n_leaf);
 			}
 			g->chunk = sky_arena_zalloc(&q->arena, (n + 1) * sizeof *g->chunk);

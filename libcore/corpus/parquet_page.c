@@ -271,7 +271,8 @@ static int take_values(struct chunk *k, int encoding, const uint8_t *p, size_t n
 		rc = split(k, p, n_in, n);
 		break;
 	default:
-		return sky_fail(k->err, SKY_E_DATA, "%s: column \"%s\": unknown encoding %d", k->q->file, k->leaf->name, encoding);
+		return sky_fail(k->err, SKY_E_DATA, "%s: column \"%s\": unknown encoding %d", k->q->file,
+				k->leaf->name, encoding);
 	}
 	k->v->n_value += rc ? 0 : n;
 	return rc;
@@ -420,7 +421,8 @@ int pq_read_chunk(struct parquet *q, const struct pq_node *leaf, const struct pq
 	}
 	if (c->type != leaf->type || from < 4 || (uint64_t)from > q->map.n || c->n_stored < 0 ||
 	    (uint64_t)c->n_stored > q->map.n - (uint64_t)from || c->n_value < 0) {
-		return sky_fail(err, SKY_E_DATA, "%s: column \"%s\": its place in the file is impossible%s", q->file, leaf->name,
+		return sky_fail(err, SKY_E_DATA, "%s: column \"%s\": its place in the file is impossible%s", q->file,
+				leaf->name,
 				c->type == -2 ? " (its data lie in another file)" : "");
 	}
 	t.p = q->map.ptr + from;

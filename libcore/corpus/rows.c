@@ -89,7 +89,8 @@ static int text_policy(struct sky_rows *r, const char *what, const char **p_p, s
 	}
 	if (r->opt.utf8 != SKY_UTF8_REPLACE) {
 		return row_bad(r, SKY_ROW_BAD_UTF8, "%s: %s at byte %zu of the text (--invalid-utf8 replace or skip)", what,
-			       (unsigned char)(*p_p)[ok] == 0xff ? "lone surrogate or invalid byte 0xff" : "invalid UTF-8", ok);
+			       (unsigned char)(*p_p)[ok] == 0xff ? "lone surrogate or invalid byte 0xff" :
+					"invalid UTF-8", ok);
 	}
 	/* The buffer must not move under texts taken before: every row reserves three bytes for each of its bytes. */
 	at = r->fixed.n;
@@ -267,7 +268,8 @@ static int json_row(struct sky_rows *r, const char *p, size_t n)
 		schema = detect(r);
 	}
 	if (schema == SKY_SCHEMA_AUTO) {
-		return row_bad(r, SKY_ROW_BAD_SCHEMA, "no known columns (text, messages, conversations, instruction and output, "
+		return row_bad(r, SKY_ROW_BAD_SCHEMA,
+				"no known columns (text, messages, conversations, instruction and output, "
 			       "prompt and completion, segments, input_ids); name them with --schema, --text-key or --map");
 	}
 	r->s.schema = schema;

@@ -65,7 +65,8 @@ static int put_history(struct chat *c)
 		a = e->tag == SKY_JT_ARRAY && e->n_child == 2 ? sky_jval_first(&r->doc, e) : NULL;
 		b = a ? sky_jval_next(&r->doc, e, a) : NULL;
 		if (!b) {
-			return row_bad(r, SKY_ROW_BAD_SCHEMA, "\"history\" holds something else than [user, assistant] pairs");
+			return row_bad(r, SKY_ROW_BAD_SCHEMA,
+					"\"history\" holds something else than [user, assistant] pairs");
 		}
 		rc = row_text(r, a, "history", &p, &n);
 		rc = rc ? rc : chat_plain(c, "user", p, n);

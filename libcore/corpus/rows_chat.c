@@ -131,7 +131,8 @@ static int put_content(struct chat *c, const struct sky_jval *v)
 		text = e->tag == SKY_JT_STRING ? e : sky_jval_get(&r->doc, e, "text");
 		type = sky_jval_get(&r->doc, e, "type");
 		if (!text || (type && type->tag != SKY_JT_NULL && !str_is(type, "text"))) {
-			return row_bad(r, SKY_ROW_BAD_SCHEMA, "a part of \"content\" is no text; images and sound are not supported");
+			return row_bad(r, SKY_ROW_BAD_SCHEMA,
+					"a part of \"content\" is no text; images and sound are not supported");
 		}
 		rc = row_text(r, text, "content", &p, &n);
 		rc = rc ? rc : sky_buf_add(&r->join, p, n, r->err);
@@ -279,7 +280,8 @@ static int put_message(struct chat *c, const struct sky_jval *m, const char *col
 
 	role = role ? role : sky_jval_get(&r->doc, m, "from");
 	if (!role || role->tag != SKY_JT_STRING) {
-		return row_bad(r, SKY_ROW_BAD_SCHEMA, "message %lld of \"%s\" has no role", (long long)r->s.n_message, column);
+		return row_bad(r, SKY_ROW_BAD_SCHEMA, "message %lld of \"%s\" has no role", (long long)r->s.n_message,
+				column);
 	}
 	name = normal_role(r, role, &is_call);
 	if (!name) {

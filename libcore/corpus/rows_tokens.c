@@ -46,7 +46,8 @@ static int take_ids(struct sky_rows *r, const struct sky_jval *list, const char 
 		if (!sky_jval_i64(c, &v)) {
 			bool fraction = memchr(c->str, '.', c->n_str) != NULL;
 
-			return row_bad(r, fraction ? SKY_ROW_BAD_SCHEMA : SKY_ROW_ID_RANGE, "\"%s\" holds %.*s, no token id", key,
+			return row_bad(r, fraction ? SKY_ROW_BAD_SCHEMA : SKY_ROW_ID_RANGE,
+					"\"%s\" holds %.*s, no token id", key,
 				       (int)(c->n_str < 40 ? c->n_str : 40), c->str);
 		}
 		if (v < 0 || v > INT32_MAX) {
@@ -91,7 +92,8 @@ static int take_labels(struct sky_rows *r, const struct sky_jval *list)
 	}
 	for (const struct sky_jval *c = sky_jval_first(&r->doc, list); c; c = sky_jval_next(&r->doc, list, c), i++) {
 		if (!sky_jval_i64(c, &v) || (v != -100 && v != r->s.ids[i])) {
-			return row_bad(r, SKY_ROW_BAD_SCHEMA, "\"labels\" differ from \"input_ids\" at position %lld", (long long)i);
+			return row_bad(r, SKY_ROW_BAD_SCHEMA, "\"labels\" differ from \"input_ids\" at position %lld",
+					(long long)i);
 		}
 		r->s.mask[i] = v != -100;
 	}

@@ -36,7 +36,8 @@ int sky_input_format_parse(const char *name, enum sky_input_format *f_p, struct 
 			return 0;
 		}
 	}
-	return sky_fail(err, SKY_E_USAGE, "unknown input format \"%s\": auto, jsonl, json, text, lines, parquet, arrow, tar", name);
+	return sky_fail(err, SKY_E_USAGE,
+			"unknown input format \"%s\": auto, jsonl, json, text, lines, parquet, arrow, tar", name);
 }
 
 const char *sky_input_format_name(enum sky_input_format f)

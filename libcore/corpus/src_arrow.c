@@ -49,7 +49,8 @@ static int read_message(const struct source *s, const struct arrow *a, uint64_t 
 		p = sky_map_at(&a->map, at, 4);
 	}
 	if (!p) {
-		return sky_fail(err, SKY_E_DATA, "%s: byte %llu: no end marker: the Arrow stream is cut (write it again, or check "
+		return sky_fail(err, SKY_E_DATA,
+				"%s: byte %llu: no end marker: the Arrow stream is cut (write it again, or check "
 				"the transfer)", s->in->name, (unsigned long long)at);
 	}
 	n = sky_load_u32(p);
@@ -177,7 +178,8 @@ static int open_stream_form(struct source *s, struct arrow *a, struct sky_err *e
 }
 
 /* Message that block i of a footer vector names: i64 offset, i32 metadata length, padding, i64 body length. */
-static int block_message(const struct source *s, struct arrow *a, size_t block, size_t i, struct message *m, struct sky_err *err)
+static int block_message(const struct source *s, struct arrow *a, size_t block, size_t i, struct message *m,
+		struct sky_err *err)
 {
 	int64_t off = (int64_t)sky_load_u64(a->footer.p + block + 24 * i);
 	int rc;
@@ -241,7 +243,8 @@ static int arrow_open(struct source *s, struct sky_err *err)
 		return rc;
 	}
 	if (a->map.n < 8) {
-		return sky_fail(err, SKY_E_DATA, "%s: %llu bytes are no Arrow data", s->in->name, (unsigned long long)a->map.n);
+		return sky_fail(err, SKY_E_DATA, "%s: %llu bytes are no Arrow data", s->in->name,
+				(unsigned long long)a->map.n);
 	}
 	return memcmp(a->map.ptr, "ARROW1", 6) ? open_stream_form(s, a, err) : open_file_form(s, a, err);
 }

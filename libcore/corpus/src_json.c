@@ -178,7 +178,8 @@ static int read_whole(struct source *s, struct json_doc *j, struct sky_err *err)
 		got = source_read(s, j->buf, READ_BYTES, err);
 		rc = got > 0 ? sky_buf_add(&j->whole, j->buf, (size_t)got, err) : (int)got;
 		if (!rc && j->whole.n > max) {
-			rc = sky_fail(err, SKY_E_LIMIT, "%s: a JSON document longer than %llu bytes (--max-line); as JSON lines or "
+			rc = sky_fail(err, SKY_E_LIMIT,
+					"%s: a JSON document longer than %llu bytes (--max-line); as JSON lines or "
 				      "as an array of rows it would stream", s->in->name, (unsigned long long)max);
 		}
 	}

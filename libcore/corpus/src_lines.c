@@ -149,7 +149,8 @@ static int trim_share(struct source *s, struct lines *l, struct sky_block *b)
 	if (b->byte + b->data.n >= s->to) {
 		/* Lines that begin at to or later: behind the first '\n' at or behind to − 1. */
 		cut = s->to - 1 > b->byte ? (size_t)(s->to - 1 - b->byte) : 0;
-		nl = b->byte >= s->to ? b->data.ptr - 1 : cut < b->data.n ? memchr(b->data.ptr + cut, '\n', b->data.n - cut) : NULL;
+		nl = b->byte >= s->to ? b->data.ptr - 1 : cut < b->data.n ? memchr(b->data.ptr + cut, '\n',
+				b->data.n - cut) : NULL;
 		if (nl) {
 			b->n_row -= count_lines(nl + 1, (size_t)(b->data.ptr + b->data.n - nl - 1));
 			b->n_row -= b->data.ptr + b->data.n > nl + 1 && b->data.ptr[b->data.n - 1] != '\n';
@@ -223,7 +224,8 @@ static int text_next(struct source *s, struct sky_block **b_p, struct sky_err *e
 	for (size_t want = 1u << 16; !rc && !l->cut.eof; want *= 2) {
 		rc = fill(&l->cut, read_source, s, &b->data, want, err);
 		if (!rc && b->data.n > max) {
-			rc = sky_fail(err, SKY_E_LIMIT, "%s: a document longer than %llu bytes (--max-line, or --input-format "
+			rc = sky_fail(err, SKY_E_LIMIT,
+					"%s: a document longer than %llu bytes (--max-line, or --input-format "
 				      "lines for one document a line)", s->in->name, (unsigned long long)max);
 		}
 	}

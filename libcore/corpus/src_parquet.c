@@ -26,7 +26,8 @@ static void *room(struct build *b, size_t n)
 static int build(struct build *b, const struct pq_node *node, int rep, int exist, bool element, struct tcol *c);
 
 /* Values of a leaf spread over its slots. */
-static int build_leaf(struct build *b, const struct pq_node *node, const struct pq_values *v, int rep, int exist, struct tcol *c)
+static int build_leaf(struct build *b, const struct pq_node *node, const struct pq_values *v, int rep, int exist,
+		struct tcol *c)
 {
 	size_t elem = v->width ? (size_t)v->width : sizeof(struct tstr);
 	uint8_t *valid = room(b, (size_t)v->n_level), *data = room(b, (size_t)v->n_level * elem);
@@ -76,7 +77,8 @@ static int build_leaf(struct build *b, const struct pq_node *node, const struct 
 }
 
 /* A repeated node as a list of its elements. */
-static int build_list(struct build *b, const struct pq_node *node, const struct pq_node *elem, int present, int rep, int exist,
+static int build_list(struct build *b, const struct pq_node *node, const struct pq_node *elem, int present, int rep,
+		int exist,
                       struct tcol *c)
 {
 	const struct pq_values *v = &b->leaf[node->first_leaf];
@@ -189,7 +191,8 @@ static int read_group(struct source *s, struct parquet *q, struct sky_err *err)
 	for (int i = 0; !rc && i < q->root.n_child; i++) {
 		rc = build(&b, &q->root.child[i], 0, 0, false, &q->col[i]);
 		if (!rc && q->col[i].n != g->n_row) {
-			rc = sky_fail(err, SKY_E_DATA, "%s: column \"%s\" has %lld rows, its row group promises %lld", s->in->name,
+			rc = sky_fail(err, SKY_E_DATA, "%s: column \"%s\" has %lld rows, its row group promises %lld",
+					s->in->name,
 				      q->col[i].name, (long long)q->col[i].n, (long long)g->n_row);
 		}
 		rc = rc ? rc : table_check(&q->col[i], s->in->name, 0, err);

@@ -329,7 +329,8 @@ static int put_value(struct sky_buf *out, const struct tcol *c, int64_t i, int k
 		return put_string_of(out, c, i, err);
 	case T_LIST_OFF:
 		from = load(c->off.p, c->off_bytes, i);
-		return put_list(out, c, (int64_t)from, (int64_t)(load(c->off.p, c->off_bytes, i + 1) - from), keep_nulls, err);
+		return put_list(out, c, (int64_t)from, (int64_t)(load(c->off.p, c->off_bytes, i + 1) - from),
+				keep_nulls, err);
 	case T_LIST_FIXED:
 		return put_list(out, c, i * c->width, c->width, keep_nulls, err);
 	case T_LIST_VIEW:

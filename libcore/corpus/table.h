@@ -51,7 +51,8 @@ struct tdict {                          /* values of a dictionary: chunks, as de
 /* Bounds of every buffer, offset and child against each other, so that printing cannot leave them. */
 int table_check(const struct tcol *c, const char *name, int depth, struct sky_err *err) SKY_MUST_CHECK;
 /* Row i of the columns as one JSON object and a newline. Null members of any depth are left out unless keep_nulls. */
-int table_row(const struct tcol *col, int n_col, int64_t i, int keep_nulls, struct sky_buf *out, struct sky_err *err) SKY_MUST_CHECK;
+int table_row(const struct tcol *col, int n_col, int64_t i, int keep_nulls, struct sky_buf *out,
+		struct sky_err *err) SKY_MUST_CHECK;
 /* A block with rows [*row_p, …) of n, at most about the wanted bytes; moves *row_p. */
 int table_block(struct source *s, const struct tcol *col, int n_col, int64_t n, int64_t *row_p, int64_t first,
                 struct sky_block **b_p, struct sky_err *err) SKY_MUST_CHECK;

@@ -49,7 +49,8 @@ static int read_header(struct pair *p, struct sky_err *err)
 	uint64_t n_seq, n_bound, want;
 
 	if (p->idx.n < IDX_HEADER_BYTES) {
-		return sky_fail(err, SKY_E_DATA, "%s: %llu bytes are too few for a Megatron index (34 at least); the file is cut",
+		return sky_fail(err, SKY_E_DATA,
+				"%s: %llu bytes are too few for a Megatron index (34 at least); the file is cut",
 				name, (unsigned long long)p->idx.n);
 	}
 	if (memcmp(h, IDX_MAGIC, IDX_MAGIC_BYTES)) {
@@ -68,12 +69,14 @@ static int read_header(struct pair *p, struct sky_err *err)
 	n_bound = sky_load_u64(h + 26);
 	/* 13 bytes a sequence and 8 a bound fit the file, so the sums below cannot wrap. */
 	if (n_seq > p->idx.n / 12 || n_bound > p->idx.n / 8) {
-		return sky_fail(err, SKY_E_DATA, "%s: counts of %llu sequences and %llu bounds do not fit %llu bytes; cut or damaged",
+		return sky_fail(err, SKY_E_DATA,
+				"%s: counts of %llu sequences and %llu bounds do not fit %llu bytes; cut or damaged",
 				name, (unsigned long long)n_seq, (unsigned long long)n_bound, (unsigned long long)p->idx.n);
 	}
 	want = IDX_HEADER_BYTES + 12 * n_seq + 8 * n_bound;
 	if (p->idx.n != want && p->idx.n != want + n_seq) {
-		return sky_fail(err, SKY_E_DATA, "%s: %llu bytes, but %llu sequences and %llu bounds make %llu; cut or damaged",
+		return sky_fail(err, SKY_E_DATA,
+				"%s: %llu bytes, but %llu sequences and %llu bounds make %llu; cut or damaged",
 				name, (unsigned long long)p->idx.n, (unsigned long long)n_seq, (unsigned long long)n_bound,
 				(unsigned long long)want);
 	}
@@ -96,7 +99,8 @@ static int check_bounds(struct pair *p, struct sky_err *err)
 		return sky_fail(err, SKY_E_DATA, "%s: no document bounds, not even the leading 0", name);
 	}
 	if (pair_bound(p, 0) != 0) {
-		return sky_fail(err, SKY_E_DATA, "%s: the first document bound is %lld, not 0", name, (long long)pair_bound(p, 0));
+		return sky_fail(err, SKY_E_DATA, "%s: the first document bound is %lld, not 0", name,
+				(long long)pair_bound(p, 0));
 	}
 	p->one_doc_each = p->n_bound == p->n_seq + 1;
 	for (int64_t i = 1; i < p->n_bound; i++) {
@@ -126,16 +130,19 @@ static int check_sequences(struct pair *p, struct sky_err *err)
 		n = pair_len(p, i);
 		at = (uint64_t)pair_ptr(p, i);
 		if (n < 0) {
-			return sky_fail(err, SKY_E_DATA, "%s: sequence %lld has length %lld", name, (long long)i, (long long)n);
+			return sky_fail(err, SKY_E_DATA, "%s: sequence %lld has length %lld", name, (long long)i,
+					(long long)n);
 		}
 		bytes = (uint64_t)n * (unsigned)p->size;
 		if (at > bin || bytes > bin - at) {
-			return sky_fail(err, SKY_E_DATA, "%s: sequence %lld lies at %lld with %llu bytes, but %s.bin has %llu; "
+			return sky_fail(err, SKY_E_DATA,
+					"%s: sequence %lld lies at %lld with %llu bytes, but %s.bin has %llu; "
 					"the .bin is cut or belongs to another index", name, (long long)i, (long long)at,
 					(unsigned long long)bytes, p->base, (unsigned long long)bin);
 		}
 		if (at % (unsigned)p->size) {
-			return sky_fail(err, SKY_E_DATA, "%s: sequence %lld lies at byte %lld, inside an element of %d bytes", name,
+			return sky_fail(err, SKY_E_DATA,
+					"%s: sequence %lld lies at byte %lld, inside an element of %d bytes", name,
 					(long long)i, (long long)at, p->size);
 		}
 		p->contiguous &= at == next;
@@ -143,7 +150,8 @@ static int check_sequences(struct pair *p, struct sky_err *err)
 		p->n_total += n;
 		p->n_longest = n > p->n_longest ? n : p->n_longest;
 		if (p->mode && p->mode[i] > 1) {
-			return sky_fail(err, SKY_E_DATA, "%s: sequence %lld has mode %d (0 text, 1 image)", name, (long long)i,
+			return sky_fail(err, SKY_E_DATA, "%s: sequence %lld has mode %d (0 text, 1 image)", name,
+					(long long)i,
 					(int)(int8_t)p->mode[i]);
 		}
 	}

@@ -80,10 +80,12 @@ static int check_manifest(struct sky_tokens *t, const char *path, struct sky_err
 		return sky_while(err, rc, "%s", path);
 	}
 	if (strcmp(format, "skyrl-tokens")) {
-		return sky_fail(err, SKY_E_DATA, "%s: not the manifest of a token dataset (format is \"%.40s\")", path, format);
+		return sky_fail(err, SKY_E_DATA, "%s: not the manifest of a token dataset (format is \"%.40s\")", path,
+				format);
 	}
 	if (strcmp(state, "complete")) {
-		return sky_fail(err, SKY_E_DATA, "%s: the set was never finished (state \"%.40s\"); run its writer again, with "
+		return sky_fail(err, SKY_E_DATA,
+				"%s: the set was never finished (state \"%.40s\"); run its writer again, with "
 				"--resume where it has that", path, state);
 	}
 	rc = expect_i64(m, "rows", t->tok.n_seq, path, err);
@@ -111,7 +113,8 @@ static int check_mask(const struct sky_tokens *t, struct sky_err *err)
 	}
 	for (int64_t i = 0; i < a->n_seq; i++) {
 		if (pair_len(m, i) != pair_len(a, i)) {
-			return sky_fail(err, SKY_E_DATA, "%s.mask.idx: row %lld has %lld mask bytes for %lld tokens", t->prefix,
+			return sky_fail(err, SKY_E_DATA, "%s.mask.idx: row %lld has %lld mask bytes for %lld tokens",
+					t->prefix,
 					(long long)i, (long long)pair_len(m, i), (long long)pair_len(a, i));
 		}
 	}
@@ -138,7 +141,8 @@ static int refuse_unfinished(const struct sky_tokens *t, const char *path, struc
 	const char *state = sky_j_str(sky_j_get(m, "state"));
 
 	if (state && !strcmp(state, "writing")) {
-		return sky_fail(err, SKY_E_DATA, "%s: the set was never finished (state \"writing\"); run its writer again, with "
+		return sky_fail(err, SKY_E_DATA,
+				"%s: the set was never finished (state \"writing\"); run its writer again, with "
 				"--resume where it has that", path);
 	}
 	return 0;

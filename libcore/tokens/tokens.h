@@ -32,7 +32,8 @@ int64_t sky_tokens_row_len(const struct sky_tokens *t, int64_t row);
 int64_t sky_tokens_docs(const struct sky_tokens *t);
 void sky_tokens_doc(const struct sky_tokens *t, int64_t doc, int64_t *from_p, int64_t *to_p);
 /* Copies [from, from + n) of a row as int32; a value outside int32 is SKY_E_DATA naming row and position. */
-int sky_tokens_ids(const struct sky_tokens *t, int64_t row, int64_t from, int64_t n, int32_t *out, struct sky_err *err) SKY_MUST_CHECK;
+int sky_tokens_ids(const struct sky_tokens *t, int64_t row, int64_t from, int64_t n, int32_t *out,
+		struct sky_err *err) SKY_MUST_CHECK;
 /* Mask bytes of the row (view, row_len bytes), or NULL when the set has no mask (all trained). */
 const uint8_t *sky_tokens_mask(const struct sky_tokens *t, int64_t row);
 int sky_tokens_has_mask(const struct sky_tokens *t);
@@ -50,7 +51,8 @@ struct sky_tokens_report {
  * promises: sizes, checksums, counts, largest id. First violation is SKY_E_DATA. *r (may be NULL) is filled on success. */
 int sky_tokens_verify(const char *prefix, int64_t vocab, struct sky_tokens_report *r, struct sky_err *err) SKY_MUST_CHECK;
 /* The same walk without the manifest's promises. */
-int sky_tokens_scan(const struct sky_tokens *t, int64_t vocab, struct sky_tokens_report *r, struct sky_err *err) SKY_MUST_CHECK;
+int sky_tokens_scan(const struct sky_tokens *t, int64_t vocab, struct sky_tokens_report *r,
+		struct sky_err *err) SKY_MUST_CHECK;
 
 /* ---- writer ----
  * Works in the folder PREFIX.work and needs no memory that grows with the set. The set appears under its names by
@@ -67,8 +69,10 @@ struct sky_tokens_opt {
 /* 2 when every id below vocab fits uint16, else 4. */
 int sky_tokens_width(int64_t vocab);
 /* SKY_E_UNCHANGED with resume: the set is complete already (a kill hit between publishing and cleaning up). */
-int sky_tokens_create(const char *prefix, const struct sky_tokens_opt *opt, struct sky_tokens_out **o_p, struct sky_err *err) SKY_MUST_CHECK;
-int sky_tokens_add(struct sky_tokens_out *o, const int32_t *ids, const uint8_t *mask /* NULL: all 1 */, int64_t n, struct sky_err *err) SKY_MUST_CHECK;
+int sky_tokens_create(const char *prefix, const struct sky_tokens_opt *opt, struct sky_tokens_out **o_p,
+		struct sky_err *err) SKY_MUST_CHECK;
+int sky_tokens_add(struct sky_tokens_out *o, const int32_t *ids, const uint8_t *mask /* NULL: all 1 */, int64_t n,
+		struct sky_err *err) SKY_MUST_CHECK;
 int64_t sky_tokens_out_rows(const struct sky_tokens_out *o);
 int64_t sky_tokens_out_total(const struct sky_tokens_out *o);
 int64_t sky_tokens_out_trained(const struct sky_tokens_out *o);

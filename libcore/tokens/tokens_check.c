@@ -18,7 +18,8 @@ static int check_ids(const struct sky_tokens *t, int64_t row, const int32_t *id,
 	if (n && (lo < 0 || (vocab >= 0 && hi >= vocab))) {
 		for (int64_t i = 0; i < n; i++) {
 			if (id[i] < 0 || (vocab >= 0 && id[i] >= vocab)) {
-				return sky_fail(err, SKY_E_DATA, "%s: row %lld, token %lld: id %d is outside the vocabulary of "
+				return sky_fail(err, SKY_E_DATA,
+						"%s: row %lld, token %lld: id %d is outside the vocabulary of "
 						"%lld", t->prefix, (long long)row, (long long)(from + i), id[i],
 						(long long)(vocab >= 0 ? vocab : (int64_t)INT32_MAX + 1));
 			}
@@ -45,7 +46,8 @@ static int count_mask(const struct sky_tokens *t, int64_t row, int64_t n, int64_
 	if (any > 1) {
 		for (int64_t i = 0; i < n; i++) {
 			if (m[i] > 1) {
-				return sky_fail(err, SKY_E_DATA, "%s.mask.bin: row %lld, token %lld: mask %d (0 or 1)", t->prefix,
+				return sky_fail(err, SKY_E_DATA, "%s.mask.bin: row %lld, token %lld: mask %d (0 or 1)",
+						t->prefix,
 						(long long)row, (long long)i, m[i]);
 			}
 		}
@@ -146,7 +148,8 @@ static int check_counts(const struct sky_tokens *t, const struct sky_tokens_repo
 {
 	const struct sky_jnode *m = sky_json_root(t->manifest);
 	const struct { const char *key; int64_t have; } want[] = {
-		{ "trained_tokens", r->n_trained }, { "max_id", r->max_id }, { "longest_row", r->max_len < 0 ? 0 : r->max_len },
+		{ "trained_tokens", r->n_trained }, { "max_id", r->max_id }, { "longest_row", r->max_len < 0 ? 0 :
+				r->max_len },
 	};
 	int64_t v;
 	int rc = 0;

@@ -240,7 +240,8 @@ int sky_tokens_add(struct sky_tokens_out *o, const int32_t *ids, const uint8_t *
 		return sky_fail(err, SKY_E_USAGE, "%s: cannot go on after a failed write", o->prefix);
 	}
 	if (n < 0 || n > INT32_MAX) {
-		return sky_fail(err, SKY_E_LIMIT, "%s: row %lld has %lld tokens; the index counts at most 2147483647 (split it "
+		return sky_fail(err, SKY_E_LIMIT,
+				"%s: row %lld has %lld tokens; the index counts at most 2147483647 (split it "
 				"with --max-length)", o->prefix, (long long)o->n.n_row, (long long)n);
 	}
 	rc = add_ids(o, ids, n, err);

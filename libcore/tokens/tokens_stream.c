@@ -39,7 +39,8 @@ static int stream_start(struct out_stream *s, uint64_t keep, struct sky_err *err
 		return sky_fail_sys(err, "%s", s->path);
 	}
 	if ((uint64_t)st.st_size < keep) {
-		return sky_fail(err, SKY_E_DATA, "%s: has %lld bytes, its journal promises %llu; start afresh without --resume",
+		return sky_fail(err, SKY_E_DATA,
+				"%s: has %lld bytes, its journal promises %llu; start afresh without --resume",
 				s->path, (long long)st.st_size, (unsigned long long)keep);
 	}
 	if (ftruncate(s->fd, (off_t)keep)) {

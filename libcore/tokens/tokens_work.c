@@ -37,7 +37,8 @@ static int take_counts(struct sky_tokens_out *o, const char *path, struct sky_er
 	for (size_t i = 0; !rc && i < sizeof v / sizeof *v; i++) {
 		rc = sky_j_get_i64(m, v[i].key, -2, v[i].to, err);
 		if (!rc && *v[i].to < (i == 3 ? -1 : 0)) {
-			rc = sky_fail(err, SKY_E_DATA, "%s: checkpoint without %s; start afresh without --resume", path, v[i].key);
+			rc = sky_fail(err, SKY_E_DATA, "%s: checkpoint without %s; start afresh without --resume",
+					path, v[i].key);
 		}
 	}
 	return rc;
@@ -53,7 +54,8 @@ static int check_key(const struct sky_tokens_out *o, const char *line, size_t n,
 		rc = sky_j_get_str(sky_json_root(doc), "key", "", &key, err);
 	}
 	if (!rc && strcmp(key, o->key)) {
-		rc = sky_fail(err, SKY_E_USAGE, "%s: the work to resume was begun with other options or inputs; give the same "
+		rc = sky_fail(err, SKY_E_USAGE,
+				"%s: the work to resume was begun with other options or inputs; give the same "
 			      "ones, or start afresh without --resume", o->prefix);
 	}
 	sky_json_free(doc);

@@ -25,9 +25,11 @@ static void accepts(void)
 static void refuses(void)
 {
 	static const struct { const char *text; size_t at; } bad[] = {
-		{ "", 0 }, { "{", 1 }, { "[1,]", 3 }, { "{\"a\":1,}", 7 }, { "{a:1}", 1 }, { "[1 2]", 3 }, { "01", 0 }, { "+1", 0 },
+		{ "", 0 }, { "{", 1 }, { "[1,]", 3 }, { "{\"a\":1,}", 7 }, { "{a:1}", 1 }, { "[1 2]", 3 }, { "01", 0 },
+				{ "+1", 0 },
 		{ "1.", 2 }, { ".5", 0 }, { "1e", 2 }, { "nul", 0 }, { "NaN", 0 }, { "\"abc", 0 }, { "\"a\tb\"", 2 },
-		{ "\"\\x\"", 1 }, { "\"\\u12g4\"", 1 }, { "{}{}", 2 }, { "{\"a\" 1}", 5 }, { "'a'", 0 }, { "[1}", 2 }, { "-", 0 },
+		{ "\"\\x\"", 1 }, { "\"\\u12g4\"", 1 }, { "{}{}", 2 }, { "{\"a\" 1}", 5 }, { "'a'", 0 }, { "[1}", 2 },
+				{ "-", 0 },
 	};
 
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -58,7 +60,8 @@ static void integers(void)
 {
 	static const struct { const char *text; bool ok; int64_t v; } t[] = {
 		{ "0", 1, 0 }, { "-0", 1, 0 }, { "5.0", 1, 5 }, { "1e2", 1, 100 }, { "120e-1", 1, 12 }, { "1.5", 0, 0 },
-		{ "9223372036854775807", 1, INT64_MAX }, { "-9223372036854775808", 1, INT64_MIN }, { "9223372036854775808", 0, 0 },
+		{ "9223372036854775807", 1, INT64_MAX }, { "-9223372036854775808", 1, INT64_MIN },
+				{ "9223372036854775808", 0, 0 },
 		{ "9007199254740993", 1, 9007199254740993 }, { "1e400", 0, 0 }, { "0e400", 1, 0 }, { "1e-400", 0, 0 },
 	};
 	int64_t v;
@@ -113,7 +116,8 @@ static void utf8(void)
 		{ "abc\xc3\xa9", 5, "abc\xc3\xa9" }, { "a\xc0\xaf", 1, "a\xef\xbf\xbd\xef\xbf\xbd" },
 		{ "\xe2\x82", 0, "\xef\xbf\xbd" }, { "x\xf0\x9f\x98y", 1, "x\xef\xbf\xbdy" },
 		{ "\xed\xa0\x80", 0, "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" },
-		{ "\xf4\x90\x80\x80", 0, "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" }, { "\xf4\x8f\xbf\xbf", 4, "\xf4\x8f\xbf\xbf" },
+		{ "\xf4\x90\x80\x80", 0, "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" }, { "\xf4\x8f\xbf\xbf", 4,
+				"\xf4\x8f\xbf\xbf" },
 	};
 	struct sky_buf out = SKY_BUF_INIT(1000);
 	struct sky_err err;
@@ -170,7 +174,8 @@ static void nasty(void)
 		t_skip("golden data are not here");
 		return;
 	}
-	if (sky_file_read(in, &rows, &err) || sky_file_read(t_shared("data/formats/chat/nasty.expect.jsonl"), &expect, &err) ||
+	if (sky_file_read(in, &rows, &err) || sky_file_read(t_shared("data/formats/chat/nasty.expect.jsonl"), &expect,
+			&err) ||
 	    sky_rows_new(&opt, &strict, &err)) {
 		T_OK(0, "%s", err.msg);
 		return;

@@ -58,7 +58,8 @@ static bool same(const struct sky_jdoc *d, const struct sky_jval *a, const struc
 		if (a->n_child != b->n_child) {
 			return false;
 		}
-		for (x = sky_jval_first(d, a), y = sky_jval_first(e, b); x; x = sky_jval_next(d, a, x), y = sky_jval_next(e, b, y)) {
+		for (x = sky_jval_first(d, a), y = sky_jval_first(e, b); x; x = sky_jval_next(d, a, x),
+				y = sky_jval_next(e, b, y)) {
 			if (!same(d, x, e, y)) {
 				return false;
 			}

@@ -45,7 +45,8 @@ static int write_set(const char *prefix, int bytes, int with_mask, int n_row, un
 static void reference_vector(void)
 {
 	static const uint8_t idx[] = {
-		0x4d, 0x4d, 0x49, 0x44, 0x49, 0x44, 0x58, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 8, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0,
+		0x4d, 0x4d, 0x49, 0x44, 0x49, 0x44, 0x58, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 8, 3, 0, 0, 0, 0, 0, 0, 0, 4,
+				0, 0, 0, 0, 0, 0, 0,
 		3, 0, 0, 0, 4, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 14, 0, 0, 0, 0, 0, 0, 0,
 		0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0,
 	};
@@ -104,7 +105,8 @@ static void round_trip(int bytes, int with_mask)
 	T_HAS(err.msg, "--force", "the remedy is named");
 	T_RC(write_set(p, bytes, !with_mask, 10, SKY_OUT_REPLACE), 0, &err, "unless asked");
 	T_RC(sky_tokens_verify(p, -1, &r, &err), 0, &err, "the new one verifies");
-	T_OK(sky_file_exists(t_path(name_of("rt%d%d.mask.idx", bytes, with_mask))) == !with_mask, "no mask of the old one stays");
+	T_OK(sky_file_exists(t_path(name_of("rt%d%d.mask.idx", bytes, with_mask))) == !with_mask,
+			"no mask of the old one stays");
 }
 
 static void limits(void)
@@ -114,7 +116,8 @@ static void limits(void)
 	const int32_t big[] = { 1, 65536 }, negative[] = { -1 };
 
 	T_RC(sky_tokens_create(t_path("lim"), &opt, &o, &err), 0, &err, "create");
-	T_RC(sky_tokens_create(t_path("lim"), &opt, &second, &err), SKY_E_AGAIN, &err, "a second writer is told to come back");
+	T_RC(sky_tokens_create(t_path("lim"), &opt, &second, &err), SKY_E_AGAIN, &err,
+			"a second writer is told to come back");
 	T_RC(sky_tokens_add(o, big, NULL, 2, &err), SKY_E_DATA, &err, "65536 does not wrap into uint16 (Megatron PR 604)");
 	T_HAS(err.msg, "65536", "the id is named");
 	sky_tokens_abort(o);
@@ -130,7 +133,8 @@ static void limits(void)
 /* One id per row; the file .work/journal is where a killed run begins again. */
 static void resume(void)
 {
-	struct sky_tokens_opt opt = { .dtype_bytes = 4, .with_mask = 1, .out_flags = SKY_OUT_NO_FSYNC, .resume = 1, .key = "k" };
+	struct sky_tokens_opt opt = { .dtype_bytes = 4, .with_mask = 1, .out_flags = SKY_OUT_NO_FSYNC, .resume = 1,
+			.key = "k" };
 	struct sky_tokens_out *o;
 	struct sky_buf a = SKY_BUF_INIT(1 << 20), b = SKY_BUF_INIT(1 << 20);
 	int64_t v = -1;
