@@ -59,6 +59,7 @@ static const struct opt_row rows[] = {
 	CMD_OPT_FORCE,
 	OPT_CHOICE(0, "dtype", &pt.dtype, "auto|u16|u32", "auto", "width of an id; auto: 16 bits when the vocabulary fits"),
 	OPT_FLAG(0, "resume", &pt.resume, NULL, "go on with what an interrupted run left", .flags = OPT_NO_ENV | OPT_NO_CONF),
+	OPT_COUNT(0, "checkpoint-every", &pt.checkpoint_every, "N", "64M", "tokens between points that --resume can go back to", .min = 1),
 	OPT_TEXT(0, "worker", &pt.worker, "I/N", NULL,
 		"this share of the input, to PREFIX-I-of-N (without it: from a Slurm array or MPI)", .flags = OPT_NO_CONF),
 	CMD_OPT_THREADS,

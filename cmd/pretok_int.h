@@ -19,7 +19,7 @@ struct pretok_opt {
 			*eod_token;
 	const char *text_key, *messages_key, *tools_key, *system_key;
 	struct opt_list map, role, template_arg;
-	int64_t max_length, min_trained, vocab_size;
+	int64_t max_length, min_trained, vocab_size, checkpoint_every;
 	int overlong, empty, invalid_utf8, dtype, bos;
 	bool append_eod, resume, no_special, generation_prompt, keep_nulls, arguments_as_text, skip_special, raw, special;
 	uint64_t max_line;

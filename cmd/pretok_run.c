@@ -7,8 +7,6 @@
 
 #include "cmd/pretok_int.h"
 
-#define CHECKPOINT_TOKENS (64 << 20)    /* tokens between checkpoints */
-
 struct reject {
 	int64_t row;
 	uint64_t byte;
@@ -302,7 +300,7 @@ static int sink(void *ctx, void *item, struct sky_err *err)
 	run->since_checkpoint += it->n_tok;
 	run->i_file = it->block->i_file;
 	run->row = it->block->row + it->block->n_row - 1;
-	if (!rc && run->since_checkpoint >= CHECKPOINT_TOKENS) {
+	if (!rc && run->since_checkpoint >= pt.checkpoint_every) {
 		rc = checkpoint(run, err);
 	}
 	now = sky_now() - run->meter.t_start;

@@ -43,9 +43,10 @@ touch released
 head -n 40 in.jsonl >small.jsonl
 t_ok 'killed at any system call, a rerun with --resume writes the bytes of an undisturbed run' '
 	t_has inject && t_run skyrl-pretok -t "$tok" -o ref small.jsonl &&
-	t_kill_everywhere "skyrl-pretok --resume -j 1 -t $tok -o k small.jsonl" "
+	head -n 20 small.jsonl >in2.jsonl && t_run skyrl-pretok -t "$tok" -o kref in2.jsonl small.jsonl &&
+	t_kill_everywhere "skyrl-pretok --resume --checkpoint-every 1 -j 1 -t $tok -o k in2.jsonl small.jsonl" "
 		{ skyrl-pretok verify k >/dev/null 2>&1 || test \$? -ne 0; } &&
-		skyrl-pretok --resume -j 1 -t $tok -o k small.jsonl 2>>err && same_set ref k && test ! -e k.work &&
+		skyrl-pretok --resume --checkpoint-every 1 -j 1 -t $tok -o k in2.jsonl small.jsonl 2>>err && same_set kref k && test ! -e k.work &&
 		skyrl-pretok verify k >/dev/null
 	" "rm -rf k.* .k*"
 '
