@@ -97,11 +97,13 @@ t_selected() { # N: does --run name this test?
 	return 1
 }
 
+t_do() { eval "$1"; }    # a function of its own, so that a script may say return 1 in a loop
+
 t_eval() { # SCRIPT: in this shell, output to the log; a missing && anywhere in the chain is a failure
 	set +f
 	t_why=
 	test -z "$t_trace" || set -x
-	eval "$1" >"$T_DIR/log" 2>&1 </dev/null
+	t_do "$1" >"$T_DIR/log" 2>&1 </dev/null
 	t_rc=$?
 	{ set +x; } 2>/dev/null
 	set -f

@@ -56,7 +56,7 @@ t_ok 'completions are what gen.sh makes (make completions)' '
 	done >bad 2>&1 && t_none bad
 '
 t_ok 'bash can read every completion' '
-	t_has cmd bash && for f in $(find "$T_SRC/completions/bash" -type f); do bash -n "$f" || exit 1; done
+	t_has cmd bash && for f in $(find "$T_SRC/completions/bash" -type f); do bash -n "$f" || return 1; done
 '
 t_ok 'README.md has a row for every program' '
 	for prog in $programs; do grep -q "^| .$prog. |" "$T_SRC/README.md" || echo "$prog"; done >bad && t_none bad
