@@ -132,13 +132,14 @@ static int merge_by_heap(const struct tok_merges *m, struct bpe_scratch *s, stru
 	return rc;
 }
 
-static void merge_by_scan(const struct tok_merges *m, struct bpe_scratch *s)
+/* bytes: the symbols are the tokens of these bytes, one each; else NULL. */
+static void merge_by_scan(const struct tok_merges *m, struct bpe_scratch *s, const uint8_t *bytes)
 {
 	uint32_t rank[SCAN_MAX];
 	size_t n = s->n;
 
 	for (size_t i = 0; i + 1 < n; i++) {
-		rank[i] = tok_merges_find(m, s->id[i], s->id[i + 1]);
+		rank[i] = bytes ? m->first[bytes[i] << 8 | bytes[i + 1]] : tok_merges_find(m, s->id[i], s->id[i + 1]);
 	}
 	while (n > 1) {
 		uint32_t best = rank[0];
@@ -265,7 +266,7 @@ int ids_reserve(struct sky_ids *v, int64_t more, bool offsets, struct sky_err *e
 		}
 		v->id = p;
 	}
-	if (offsets && (cap > v->cap || !v->off)) {
+	if ((offsets || v->off) && (cap > v->cap || !v->off)) {        /* both arrays have cap elements */
 		p = sky_realloc_array(v->off, (size_t)cap, sizeof(*v->off));
 		if (!p) {
 			return sky_fail_mem(err, "token offsets");
@@ -298,10 +299,10 @@ int bpe_encode(struct sky_encoder *e, const uint8_t *p, size_t n, struct sky_ids
 	struct bpe_scratch *s;
 	int rc;
 
-	if (t->ignore_merges) {
+	if (t->ignore_merges || (t->self_known && n <= BPE_SELF_MAX)) {
 		uint32_t id = tok_vocab_find(&t->vocab, (const char *)p, n, false);
 
-		if (id != TOK_NO_ID) {
+		if (id != TOK_NO_ID && (t->ignore_merges || (t->vocab.tok[id].flag & TOK_SELF))) {
 			return ids_add(out, id, map ? map[0] : base, offsets, err);
 		}
 	}
@@ -316,7 +317,7 @@ int bpe_encode(struct sky_encoder *e, const uint8_t *p, size_t n, struct sky_ids
 	s->n = 0;
 	chars_of(t, s, p, n);
 	if (s->n <= SCAN_MAX) {
-		merge_by_scan(&t->merges, s);
+		merge_by_scan(&t->merges, s, t->merges.first ? p : NULL);
 	} else {
 		rc = merge_by_heap(&t->merges, s, err);
 	}

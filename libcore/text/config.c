@@ -462,7 +462,7 @@ uint32_t tok_find_spelled(const struct sky_tokenizer *t, const char *s, size_t n
 static bool listed_already(const struct sky_tokenizer *t, const struct tok_added *a)
 {
 	if (a->id != TOK_NO_ID) {
-		return t->vocab.flag[a->id] & TOK_ADDED;
+		return t->vocab.tok[a->id].flag & TOK_ADDED;
 	}
 	for (size_t i = 0; i < t->n_added; i++) {
 		if (t->added[i].n == a->n && memcmp(t->added[i].text, a->text, a->n) == 0) {
@@ -479,7 +479,7 @@ static int store_added(struct sky_tokenizer *t, const struct tok_added *a, struc
 	int64_t k = -1;
 	int rc;
 
-	if (a->id < t->vocab.n_id && t->vocab.len[a->id] != TOK_NO_ID) {
+	if (a->id < t->vocab.n_id && t->vocab.tok[a->id].len != TOK_NO_LEN) {
 		return sky_fail(err, SKY_E_DATA, "\"%s\" gets id %u, which another token of the vocabulary has", a->text, a->id);
 	}
 	bytes = malloc(a->n + 1);
@@ -516,7 +516,7 @@ int tok_add_added(struct sky_tokenizer *t, struct tok_added *a, int64_t want, st
 		return rc;
 	}
 	t->next_added = a->id >= t->next_added ? a->id + 1 : t->next_added;
-	t->vocab.flag[a->id] |= TOK_ADDED | (a->flags & ADDED_SPECIAL ? TOK_SPECIAL : 0);
+	t->vocab.tok[a->id].flag |= TOK_ADDED | (a->flags & ADDED_SPECIAL ? TOK_SPECIAL : 0);
 	t->added[t->n_added++] = *a;
 	if (want >= 0 && want != (int64_t)a->id) {
 		rc = tok_warn(t, err, "%s: added token \"%s\" is listed with id %lld; tokenizers gives it %u, and so do we", t->name, a->text,

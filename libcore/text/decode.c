@@ -36,15 +36,15 @@ const char *sky_tokenizer_token(const struct sky_tokenizer *t, int32_t id, size_
 {
 	const struct tok_vocab *v = &t->vocab;
 
-	if (id < 0 || (uint32_t)id >= v->n_id || v->len[id] == TOK_NO_ID) {
+	if (id < 0 || (uint32_t)id >= v->n_id || v->tok[id].len == TOK_NO_LEN) {
 		*n_p = 0;
 		return NULL;
 	}
 	if (special_p) {
-		*special_p = (v->flag[id] & TOK_SPECIAL) != 0;
+		*special_p = (v->tok[id].flag & TOK_SPECIAL) != 0;
 	}
-	*n_p = v->len[id];
-	return v->bytes + v->off[id];
+	*n_p = v->tok[id].len;
+	return v->bytes + v->tok[id].off;
 }
 
 /* ---- bytes → UTF-8 with one U+FFFD for each maximal broken sequence ---- */
@@ -330,18 +330,18 @@ static bool hidden(const struct sky_tokenizer *t, int32_t id, int skip_special)
 {
 	const struct tok_vocab *v = &t->vocab;
 
-	return id < 0 || (uint32_t)id >= v->n_id || v->len[id] == TOK_NO_ID || (skip_special && (v->flag[id] & TOK_SPECIAL));
+	return id < 0 || (uint32_t)id >= v->n_id || v->tok[id].len == TOK_NO_LEN || (skip_special && (v->tok[id].flag & TOK_SPECIAL));
 }
 
 /* The token as the file spells it. */
 static int add_spelled(const struct sky_tokenizer *t, int32_t id, struct list *l, struct sky_err *err)
 {
-	const char *s = t->vocab.bytes + t->vocab.off[id];
-	size_t n = t->vocab.len[id];
+	const char *s = t->vocab.bytes + t->vocab.tok[id].off;
+	size_t n = t->vocab.tok[id].len;
 	uint8_t b[4];
 	int rc = 0;
 
-	if (!t->byte_level || (t->vocab.flag[id] & TOK_FOREIGN)) {
+	if (!t->byte_level || (t->vocab.tok[id].flag & TOK_FOREIGN)) {
 		return list_add(l, s, n, err);
 	}
 	for (size_t i = 0; i < n && rc == 0; i++) {
@@ -392,7 +392,7 @@ int sky_decode(const struct sky_tokenizer *t, const int32_t *ids, int64_t n, int
 	}
 	for (int64_t i = 0; i < n && rc == 0; i++) {
 		if (!hidden(t, ids[i], skip_special)) {
-			rc = sky_buf_add(&bytes, t->vocab.bytes + t->vocab.off[ids[i]], t->vocab.len[ids[i]], err);
+			rc = sky_buf_add(&bytes, t->vocab.bytes + t->vocab.tok[ids[i]].off, t->vocab.tok[ids[i]].len, err);
 		}
 	}
 	rc = rc < 0 ? rc : add_lossy(out, bytes.ptr, bytes.n, err);

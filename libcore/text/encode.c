@@ -1,5 +1,5 @@
 /* Text → ids: cut added tokens out, normalize, split, merge. */
-#include "text/tok_int.h"
+#include "text/scan.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +22,7 @@ int sky_encoder_new(const struct sky_tokenizer *t, struct sky_encoder **e_p, str
 		return sky_fail_mem(err, "encoder");
 	}
 	e->t = t;
+	e->isa = SCAN_AVX512;
 	for (int i = 0; i < 2; i++) {
 		sky_buf_init(&e->norm[i].buf, NORM_MAX);
 		sky_buf_init(&e->work[i].buf, NORM_MAX);
@@ -48,6 +49,7 @@ void sky_encoder_free(struct sky_encoder *e)
 	}
 	tok_match_free(e->match);
 	bpe_scratch_free(e->bpe);
+	tok_words_free(e->words);
 	free(e->piece);
 	free(e->piece2);
 	free(e);
@@ -62,6 +64,9 @@ static int encode_plain(struct sky_encoder *e, const uint8_t *p, size_t n, const
 
 	if (n == 0) {
 		return 0;
+	}
+	if (e->t->scan != SCAN_NONE && !map && (e->t->all_bytes || !e->offsets) && !e->general) {
+		return tok_words_encode(e, p, n, base, out, err);
 	}
 	rc = tok_pretokenize(e, p, n, map, base, (map ? map[0] : base) == 0, &q, &map, err);
 	for (size_t i = 0; i < e->n_piece && rc == 0; i++) {
@@ -229,6 +234,14 @@ int tok_finish(struct sky_tokenizer *t, struct sky_err *err)
 	struct sky_encoder *e = NULL;
 	int rc = sky_encoder_new(t, &e, err);
 
+	if (t->scan == SCAN_NONE && t->byte_level) {
+		t->scan = scan_recognize(t->pre, t->n_pre);
+	}
+	if (rc == 0 && t->all_bytes) {
+		rc = tok_merges_bytes(&t->merges, t->byte_id, err);
+		rc = rc < 0 ? rc : tok_words_prepare(t, err);
+		rc = rc < 0 ? rc : tok_words_mark(t, e, err);
+	}
 	for (size_t i = 0; i < t->n_added && rc == 0; i++) {
 		rc = set_match(t, e, &t->added[i], err);
 	}

@@ -2,6 +2,7 @@
  * 9.0: combining marks that came later do not take part in reordering. */
 #include "text/unicode.h"
 
+#include <immintrin.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -147,30 +148,65 @@ void uc_nfc_bits(uint16_t *all, uint32_t n)
 
 /* ---- spans ---- */
 
-size_t uc_nfc_span(const uint8_t *p, size_t n)
+/* By lead byte: 1 where none of its characters has UC_NFC; ASCII, Latin, Cyrillic letters, most Han, Hangul syllables. */
+static const uint8_t calm_lead[256] = {
+	[0x00 ... 0xcb] = 1, [0xd0] = 1, [0xd1] = 1, [0xe4 ... 0xe9] = 1, [0xeb] = 1, [0xec] = 1,
+};
+
+static size_t nfc_span_scalar(const uint8_t *p, size_t n, size_t i)
 {
-	size_t i = 0;
-
 	while (i < n) {
-		uint64_t w;
 		unsigned k;
-		uint32_t c;
 
-		if (i + 8 <= n && (memcpy(&w, p + i, 8), (w & 0x8080808080808080ull) == 0)) {
-			i += 8;
+		if (calm_lead[p[i]]) {
+			i++;    /* continuation bytes count as calm, so a step need not be a whole character */
 			continue;
 		}
-		if (p[i] < 0xcc) {      /* below U+0300 nothing changes */
-			i += uc_length(p[i]);
-			continue;
-		}
-		c = uc_decode(p + i, &k);
-		if (uc_class(c) & UC_NFC) {
+		if (uc_class(uc_decode(p + i, &k)) & UC_NFC) {
 			return i;
 		}
 		i += k;
 	}
 	return n;
+}
+
+/* 64 bytes at a time to the next lead byte that is not calm. */
+__attribute__((target("avx512f,avx512bw,avx512vbmi"))) static size_t nfc_span_avx512(const uint8_t *p, size_t n)
+{
+	const __m512i calm = _mm512_loadu_si512(calm_lead + 0xc0);
+	size_t i = 0;
+
+	while (i + 64 <= n) {
+		const __m512i v = _mm512_loadu_si512(p + i);
+		__mmask64 lead = _mm512_cmpge_epu8_mask(v, _mm512_set1_epi8((char)0xcc));
+
+		if (lead) {
+			lead &= _mm512_testn_epi8_mask(_mm512_permutexvar_epi8(v, calm), _mm512_set1_epi8(1));
+		}
+		for (; lead; lead &= lead - 1) {
+			size_t at = i + (size_t)__builtin_ctzll(lead);
+			unsigned k;
+
+			if (uc_class(uc_decode(p + at, &k)) & UC_NFC) {
+				return at;
+			}
+		}
+		i += 64;
+	}
+	return nfc_span_scalar(p, n, i);
+}
+
+size_t uc_nfc_span(const uint8_t *p, size_t n)
+{
+	static int fast = -1;   /* every thread finds the same */
+	int use = __atomic_load_n(&fast, __ATOMIC_RELAXED);
+
+	if (use < 0) {
+		__builtin_cpu_init();
+		use = __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512bw");
+		__atomic_store_n(&fast, use, __ATOMIC_RELAXED);
+	}
+	return use ? nfc_span_avx512(p, n) : nfc_span_scalar(p, n, 0);
 }
 
 struct chars { uint32_t *c; size_t n, cap; };

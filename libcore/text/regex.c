@@ -43,15 +43,12 @@ static const char *const category_name[] = {
 /* For a bracket. */
 static int put_category(struct sky_buf *out, const char *name, struct sky_err *err)
 {
-	size_t n = strlen(name);
-	int rc;
+	const size_t n = strlen(name);
+	const bool han = strcmp(name, "Han") == 0;      /* the script itself, not its extensions */
+	int rc = sky_buf_addf(out, err, han ? "\\p{sc:%s}" : "\\p{%s}", name);
 
-	if (strcmp(name, "Han") == 0) {
-		return sky_buf_adds(out, "\\p{sc:Han}", err);
-	}
-	rc = sky_buf_addf(out, err, "\\p{%s}", name);
-	for (size_t i = 0; i < uc_n_young && rc == 0 && n <= 2; i++) {
-		if (strncmp(category_name[uc_young[i].category], name, n) == 0) {
+	for (size_t i = 0; i < uc_n_young && rc == 0 && (n <= 2 || han); i++) {
+		if (han ? (uc_class(uc_young[i].lo) & UC_HAN) != 0 : strncmp(category_name[uc_young[i].category], name, n) == 0) {
 			rc = sky_buf_addf(out, err, "\\x{%x}-\\x{%x}", uc_young[i].lo, uc_young[i].hi);
 		}
 	}

@@ -119,11 +119,11 @@ static int derive_merges(struct sky_tokenizer *t, struct sky_err *err)
 	int rc = 0;
 
 	for (uint32_t id = 0; id < v->n_id && rc == 0; id++) {
-		const char *s = v->bytes + v->off[id];
+		const char *s = v->bytes + v->tok[id].off;
 
-		for (uint32_t k = 1; v->len[id] != TOK_NO_ID && k < v->len[id] && rc == 0; k++) {
+		for (uint32_t k = 1; v->tok[id].len != TOK_NO_LEN && k < v->tok[id].len && rc == 0; k++) {
 			uint32_t a = tok_vocab_find(v, s, k, false);
-			uint32_t b = a == TOK_NO_ID ? a : tok_vocab_find(v, s + k, v->len[id] - k, false);
+			uint32_t b = a == TOK_NO_ID ? a : tok_vocab_find(v, s + k, v->tok[id].len - k, false);
 
 			rc = b == TOK_NO_ID ? 0 : tok_merges_add(&t->merges, a, b, id, id, err);
 		}

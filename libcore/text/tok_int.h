@@ -15,12 +15,16 @@
 #define TOK_NO_ID       UINT32_MAX
 
 /* ---- vocab.c: strings ↔ ids, merges ---- */
+#define TOK_NO_LEN      0xffffffu
+struct tok_token {
+	uint32_t off;           /* start in bytes */
+	uint32_t len : 24;      /* TOK_NO_LEN: no token has this id */
+	uint32_t flag : 8;      /* enum tok_flag */
+};
 struct tok_vocab {
 	char *bytes;            /* all token texts, one after the other */
 	size_t n_bytes, bytes_cap;
-	uint32_t *off;          /* (cap) start in bytes, by id */
-	uint32_t *len;          /* (cap) TOK_NO_ID: no token has this id */
-	uint8_t *flag;          /* (cap) enum tok_flag */
+	struct tok_token *tok;  /* (cap) by id */
 	uint32_t n_id, cap;     /* largest id + 1 */
 	uint32_t n_token;       /* entries of the model's vocabulary */
 	uint64_t *slot;         /* hash << 32 | id, or all ones */
@@ -31,6 +35,7 @@ enum tok_flag {
 	TOK_MODEL = 1u << 1,    /* in the model's vocabulary */
 	TOK_ADDED = 1u << 2,
 	TOK_SPECIAL = 1u << 3,
+	TOK_SELF = 1u << 4,     /* the bytes of the token are merged to the token itself */
 };
 int tok_vocab_add(struct tok_vocab *v, const char *s, size_t n, uint32_t id, unsigned flag, struct sky_err *err) SKY_MUST_CHECK;
 int tok_vocab_index(struct tok_vocab *v, struct sky_err *err) SKY_MUST_CHECK;  /* after the last _add, before any _find */
@@ -45,12 +50,14 @@ struct tok_merges {
 	int shift;
 	uint32_t *new_id;       /* by rank */
 	uint32_t n_rank, rank_cap;
-	uint32_t *first;        /* (256 × 256) rank for pairs of initial byte tokens, byte-level only */
+	uint32_t *first;        /* (256 × 256) rank of pairs of bytes; NULL unless byte-level with all bytes */
 	uint64_t *list;         /* while loading: as slot, in the order of the file */
 	size_t n_list, list_cap;
 };
 int tok_merges_add(struct tok_merges *m, uint32_t left, uint32_t right, uint32_t rank, uint32_t new_id, struct sky_err *err) SKY_MUST_CHECK;
 int tok_merges_index(struct tok_merges *m, struct sky_err *err) SKY_MUST_CHECK;
+/* Fills m->first; byte_id has all 256 tokens or TOK_NO_ID. */
+int tok_merges_bytes(struct tok_merges *m, const uint32_t byte_id[256], struct sky_err *err) SKY_MUST_CHECK;
 void tok_merges_release(struct tok_merges *m);
 
 static inline uint32_t tok_merges_find(const struct tok_merges *m, uint32_t left, uint32_t right)
@@ -166,7 +173,7 @@ struct tok_pre {
 };
 struct tok_piece { size_t from, to; };
 
-/* ---- scan.c: known patterns ---- */
+/* ---- scan.h: known patterns ---- */
 enum tok_scan {
 	SCAN_NONE, SCAN_GPT2, SCAN_DIGITS_GPT2, SCAN_CL100K, SCAN_LLAMA3, SCAN_QWEN2, SCAN_QWEN35, SCAN_O200K, SCAN_TEKKEN,
 	SCAN_KIMI, SCAN_DEEPSEEK, SCAN_COUNT
@@ -194,6 +201,7 @@ struct sky_tokenizer {
 	char *sub_prefix, *word_suffix;         /* owned, NULL or not empty */
 	uint32_t byte_id[256];  /* byte-level: token of a byte; byte_fallback: of <0xXX> */
 	bool all_bytes;         /* byte-level: every byte that text can hold has a token */
+	bool self_known;        /* TOK_SELF is set where it holds, for tokens of at most BPE_SELF_MAX bytes */
 
 	struct tok_added *added;
 	size_t n_added;
@@ -213,8 +221,8 @@ struct sky_tokenizer {
 	uint32_t *post_before, *post_after;     /* ids that the post-processor adds */
 	size_t n_before, n_after;
 
-	uint8_t *cut_ff;        /* words.c: hashed set of character pairs that some token holds */
-	uint8_t *cut_part;
+	uint8_t *cut_pair;      /* words.c: hashed set of the character pairs that tokens hold; NULL: pieces are not cut */
+	uint8_t (*cut_part)[256];               /* last and first byte of neighbours that some token holds in part */
 	struct sky_buf warnings;
 	uint8_t sha[32];
 };
@@ -228,11 +236,14 @@ struct sky_encoder {
 	size_t n_piece, piece_cap, n_piece2, piece2_cap;
 	struct bpe_scratch *bpe;
 	struct tok_words *words;
+	int isa;                                /* enum scan_isa: tests choose a lower one */
 	bool offsets;                           /* of the call in progress */
+	bool general;                           /* tests: no hand scanner, no cache */
 	uint64_t n_normalized;                  /* statistics: rewrites of a text */
 };
 
 /* ---- bpe.c ---- */
+#define BPE_SELF_MAX 32         /* longer tokens are merged even where one lookup would do */
 struct bpe_scratch;
 void bpe_scratch_free(struct bpe_scratch *s);
 /* Ids of one piece appended to out; with e->offsets, out->off[i] = origin of the token's first byte (map NULL: base + i). */
@@ -240,6 +251,13 @@ int bpe_encode(struct sky_encoder *e, const uint8_t *p, size_t n, struct sky_ids
                struct sky_err *err) SKY_MUST_CHECK;
 int ids_reserve(struct sky_ids *v, int64_t more, bool offsets, struct sky_err *err) SKY_MUST_CHECK;
 int ids_add(struct sky_ids *v, uint32_t id, size_t off, bool offsets, struct sky_err *err) SKY_MUST_CHECK;
+
+/* ---- words.c: the fast path for known patterns ---- */
+int tok_words_prepare(struct sky_tokenizer *t, struct sky_err *err) SKY_MUST_CHECK;
+int tok_words_mark(struct sky_tokenizer *t, struct sky_encoder *e, struct sky_err *err) SKY_MUST_CHECK;
+void tok_words_free(struct tok_words *w);
+int tok_words_encode(struct sky_encoder *e, const uint8_t *p, size_t n, size_t base, struct sky_ids *out, struct sky_err *err)
+	SKY_MUST_CHECK;
 
 /* Splits p into e->piece over *out_p (p itself unless a step rewrites it). first: p is the start of the whole text. */
 int tok_pretokenize(struct sky_encoder *e, const uint8_t *p, size_t n, const uint32_t *map, size_t base, bool first,

@@ -112,7 +112,24 @@ struct merge_load {
 	struct spelling sp;
 	struct sky_buf pair;    /* the union's text */
 	size_t n_prefix;
+	uint32_t guess;         /* unions mostly come in the order of their ids */
 };
+
+static uint32_t find_union(struct merge_load *l)
+{
+	const struct tok_vocab *v = &l->t->vocab;
+	const uint32_t g = l->guess;
+	uint32_t id;
+
+	if (g < v->n_id && v->tok[g].len == l->pair.n && v->tok[g].flag == TOK_MODEL &&
+	    memcmp(v->bytes + v->tok[g].off, l->pair.ptr, l->pair.n) == 0) {
+		id = g;
+	} else {
+		id = tok_vocab_find(v, l->pair.ptr, l->pair.n, false);
+	}
+	l->guess = id + 1;
+	return id;
+}
 
 /* Texts as they stand in the file. */
 static int load_merge(struct merge_load *l, const char *a, size_t n_a, const char *b, size_t n_b, struct sky_err *err)
@@ -137,7 +154,7 @@ static int load_merge(struct merge_load *l, const char *a, size_t n_a, const cha
 	if (n_b >= l->n_prefix) {
 		rc = sky_buf_add(&l->pair, b + l->n_prefix, n_b - l->n_prefix, err);
 	}
-	id[2] = rc == 0 && l->pair.ptr ? tok_vocab_find(&t->vocab, l->pair.ptr, l->pair.n, false) : TOK_NO_ID;
+	id[2] = rc == 0 && l->pair.ptr ? find_union(l) : TOK_NO_ID;
 	if (rc == 0 && (id[0] == TOK_NO_ID || id[1] == TOK_NO_ID || id[2] == TOK_NO_ID)) {
 		return sky_fail(err, SKY_E_DATA, "%s: merge %u: %s is not in the vocabulary", t->name, t->merges.n_rank,
 		                id[0] == TOK_NO_ID ? "its first part" : id[1] == TOK_NO_ID ? "its second part" : "the union");
@@ -176,7 +193,7 @@ static int read_merge(struct merge_load *l, struct tj *j, struct sky_buf *left, 
 
 static int load_merges(struct sky_tokenizer *t, struct extent at, struct sky_err *err)
 {
-	struct merge_load l = { t, { NULL, 0 }, SKY_BUF_INIT(1 << 24), t->sub_prefix ? strlen(t->sub_prefix) : 0 };
+	struct merge_load l = { t, { NULL, 0 }, SKY_BUF_INIT(1 << 24), t->sub_prefix ? strlen(t->sub_prefix) : 0, 0 };
 	struct sky_buf left = SKY_BUF_INIT(1 << 24);
 	struct tj j;
 	bool first = true;
@@ -448,6 +465,8 @@ void sky_tokenizer_close(struct sky_tokenizer *t)
 	free(t->dec);
 	free(t->post_before);
 	free(t->post_after);
+	free(t->cut_pair);
+	free(t->cut_part);
 	free(t->sub_prefix);
 	free(t->word_suffix);
 	sky_buf_release(&t->warnings);

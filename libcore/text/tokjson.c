@@ -24,6 +24,9 @@ int tj_fail(const struct tj *j, const char *what, struct sky_err *err)
 
 char tj_peek(struct tj *j)
 {
+	if (j->p < j->end && (unsigned char)*j->p > ' ') {
+		return *j->p;
+	}
 	while (j->p < j->end && (*j->p == ' ' || *j->p == '\n' || *j->p == '\r' || *j->p == '\t')) {
 		j->p++;
 	}
@@ -99,6 +102,17 @@ static int escape(struct tj *j, struct sky_err *err)
 	return rc < 0 ? rc : sky_buf_add(&j->text, b, uc_encode(v, b), err);
 }
 
+/* Up to a quote, a backslash or a control character. */
+static inline void plain_run(struct tj *j)
+{
+	const char *p = j->p, *end = j->end;
+
+	while (p < end && *p != '"' && *p != '\\' && (unsigned char)*p >= 0x20) {
+		p++;
+	}
+	j->p = p;
+}
+
 /* The text is known to be valid UTF-8 (checked once for the whole file). */
 int tj_string(struct tj *j, const char **s_p, size_t *n_p, struct sky_err *err)
 {
@@ -109,9 +123,7 @@ int tj_string(struct tj *j, const char **s_p, size_t *n_p, struct sky_err *err)
 		return rc;
 	}
 	from = j->p;
-	while (j->p < j->end && *j->p != '"' && *j->p != '\\' && (unsigned char)*j->p >= 0x20) {
-		j->p++;
-	}
+	plain_run(j);
 	if (j->p < j->end && *j->p == '"') {
 		*s_p = from;
 		*n_p = (size_t)(j->p++ - from);
@@ -138,9 +150,7 @@ int tj_string(struct tj *j, const char **s_p, size_t *n_p, struct sky_err *err)
 			return rc;
 		}
 		from = j->p;
-		while (j->p < j->end && *j->p != '"' && *j->p != '\\' && (unsigned char)*j->p >= 0x20) {
-			j->p++;
-		}
+		plain_run(j);
 	}
 	j->p++;
 	*s_p = j->text.ptr ? j->text.ptr : "";

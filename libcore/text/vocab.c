@@ -54,26 +54,19 @@ static int vocab_room(struct tok_vocab *v, uint32_t id, size_t n, struct sky_err
 {
 	if (id >= v->cap) {
 		uint32_t cap = v->cap ? v->cap : 4096;
-		void *p;
+		struct tok_token *p;
 
 		while (cap <= id) {
 			cap *= 2;
 		}
-		p = realloc(v->off, cap * sizeof(*v->off));
-		v->off = p ? p : v->off;
-		if (p && (p = realloc(v->len, cap * sizeof(*v->len)))) {
-			v->len = p;
-			p = realloc(v->flag, cap);
-			v->flag = p ? p : v->flag;
-		}
+		p = realloc(v->tok, cap * sizeof(*p));
 		if (!p) {
 			return sky_fail_mem(err, "vocabulary");
 		}
 		for (uint32_t i = v->cap; i < cap; i++) {
-			v->off[i] = 0;
-			v->len[i] = TOK_NO_ID;
-			v->flag[i] = 0;
+			p[i] = (struct tok_token){ 0, TOK_NO_LEN, 0 };
 		}
+		v->tok = p;
 		v->cap = cap;
 	}
 	if (v->n_bytes + n > v->bytes_cap) {
@@ -96,6 +89,9 @@ int tok_vocab_add(struct tok_vocab *v, const char *s, size_t n, uint32_t id, uns
 	if (id > TOK_MAX_ID) {
 		return sky_fail(err, SKY_E_LIMIT, "token id %u is larger than %u, the largest that is supported", id, TOK_MAX_ID);
 	}
+	if (n >= TOK_NO_LEN) {
+		return sky_fail(err, SKY_E_LIMIT, "a token of %zu bytes", n);
+	}
 	rc = vocab_room(v, id, n, err);
 	if (rc < 0) {
 		return rc;
@@ -103,9 +99,9 @@ int tok_vocab_add(struct tok_vocab *v, const char *s, size_t n, uint32_t id, uns
 	if (n) {
 		memcpy(v->bytes + v->n_bytes, s, n);
 	}
-	v->off[id] = (uint32_t)v->n_bytes;
-	v->len[id] = (uint32_t)n;
-	v->flag[id] |= (uint8_t)flag;
+	v->tok[id].off = (uint32_t)v->n_bytes;
+	v->tok[id].len = (uint32_t)n & TOK_NO_LEN;
+	v->tok[id].flag |= flag & 0xff;
 	v->n_bytes += n;
 	if (id >= v->n_id) {
 		v->n_id = id + 1;
@@ -136,7 +132,7 @@ int tok_vocab_index(struct tok_vocab *v, struct sky_err *err)
 {
 	uint64_t n = 1024;
 
-	while (n < (uint64_t)v->n_id * 2) {
+	while (n < (uint64_t)v->n_id * 3 / 2) {
 		n *= 2;
 	}
 	free(v->slot);
@@ -149,10 +145,10 @@ int tok_vocab_index(struct tok_vocab *v, struct sky_err *err)
 	for (uint32_t id = 0; id < v->n_id; id++) {
 		uint64_t h, i;
 
-		if (v->len[id] == TOK_NO_ID || !(v->flag[id] & TOK_MODEL)) {
+		if (v->tok[id].len == TOK_NO_LEN || !(v->tok[id].flag & TOK_MODEL)) {
 			continue;
 		}
-		h = hash_text(v->bytes + v->off[id], v->len[id], v->flag[id] & TOK_FOREIGN);
+		h = hash_text(v->bytes + v->tok[id].off, v->tok[id].len, v->tok[id].flag & TOK_FOREIGN);
 		for (i = h & v->mask; v->slot[i] != UINT64_MAX; i = (i + 1) & v->mask) {
 		}
 		v->slot[i] = h >> 32 << 32 | id;
@@ -167,8 +163,8 @@ uint32_t tok_vocab_find(const struct tok_vocab *v, const char *s, size_t n, bool
 	for (uint64_t i = h & v->mask; v->slot[i] != UINT64_MAX; i = (i + 1) & v->mask) {
 		uint32_t id = (uint32_t)v->slot[i];
 
-		if (v->slot[i] >> 32 == h >> 32 && v->len[id] == n && !(v->flag[id] & TOK_FOREIGN) == !foreign &&
-		    memcmp(v->bytes + v->off[id], s, n) == 0) {
+		if (v->slot[i] >> 32 == h >> 32 && v->tok[id].len == n && !(v->tok[id].flag & TOK_FOREIGN) == !foreign &&
+		    memcmp(v->bytes + v->tok[id].off, s, n) == 0) {
 			return id;
 		}
 	}
@@ -178,9 +174,7 @@ uint32_t tok_vocab_find(const struct tok_vocab *v, const char *s, size_t n, bool
 void tok_vocab_release(struct tok_vocab *v)
 {
 	free(v->bytes);
-	free(v->off);
-	free(v->len);
-	free(v->flag);
+	free(v->tok);
 	free(v->slot);
 	memset(v, 0, sizeof(*v));
 }
@@ -229,7 +223,7 @@ int tok_merges_index(struct tok_merges *m, struct sky_err *err)
 	uint64_t n = 1024;
 
 	m->shift = 54;
-	while (n < m->n_list * 2) {
+	while (n < m->n_list * 3 / 2) {
 		n *= 2;
 		m->shift--;
 	}
@@ -251,6 +245,20 @@ int tok_merges_index(struct tok_merges *m, struct sky_err *err)
 	free(m->list);
 	m->list = NULL;
 	m->n_list = m->list_cap = 0;
+	return 0;
+}
+
+int tok_merges_bytes(struct tok_merges *m, const uint32_t byte_id[256], struct sky_err *err)
+{
+	m->first = malloc(65536 * sizeof(*m->first));
+	if (!m->first) {
+		return sky_fail_mem(err, "merges");
+	}
+	for (unsigned i = 0; i < 65536; i++) {
+		const uint32_t a = byte_id[i >> 8], b = byte_id[i & 255];
+
+		m->first[i] = a == TOK_NO_ID || b == TOK_NO_ID ? TOK_NO_ID : tok_merges_find(m, a, b);
+	}
 	return 0;
 }
 

@@ -1,0 +1,465 @@
+/* The fast path of byte-level tokenizers: pieces by a hand scanner, ids from a cache of short words.
+ *
+ * Words of at most 15 bytes sit in 32-byte entries, two to a cache line, keyed by their bytes; longer ones in a second
+ * table. On a miss a piece is first cut where no token of the vocabulary can cross (exact: every merge makes a token),
+ * which turns long Chinese or Japanese runs into words that repeat; then bpe.c merges. Memory is bounded: the short table
+ * grows to SHORT_MAX lines and then replaces, the long one is emptied when its store is full. */
+#include "text/scan.h"
+
+#include <emmintrin.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BATCH 256               /* pieces scanned, hashed and prefetched together */
+#define SHORT_MIN 15            /* log2 of the lines at the start: 2 MiB */
+#define SHORT_MAX 19            /* at most: 32 MiB */
+#define SPILL_MAX (4u << 20)    /* ids of words with more than three */
+#define LONG_SLOTS (1u << 17)
+#define LONG_BYTES (16u << 20)
+#define LONG_WORD 255           /* longer pieces are merged anew each time */
+
+#define COUNT_SPILLED 0xffu
+
+struct entry {                  /* all zero: free */
+	uint64_t key[2];        /* bytes, zero padded; the last byte is the length */
+	uint32_t id[3];
+	uint32_t count;         /* 1 to 3, or COUNT_SPILLED: id[0] is the place in spill, id[1] the number */
+};
+struct line { struct entry e[2]; };
+
+struct long_slot {
+	uint64_t hash;          /* 0: free */
+	uint32_t at, n;         /* its bytes in store, the ids behind them (aligned) */
+	uint32_t n_ids;
+};
+
+struct tok_words {
+	struct line *line;
+	int shift;              /* 64 − log2 of the lines */
+	uint32_t n_used, n_limit;
+	uint8_t victim;
+	uint32_t *spill;
+	uint32_t n_spill, spill_cap;
+	struct long_slot *slot;
+	char *store;
+	size_t n_store, n_long;
+	struct sky_ids one;     /* ids of a miss */
+	scan_fn *scan;
+	uint64_t key[BATCH + SCAN_SLACK][2];
+	uint64_t hash[BATCH + SCAN_SLACK];
+	uint32_t end[BATCH + SCAN_SLACK];
+};
+
+/* ---- where no token can cross ---- */
+
+#define CUT_BITS 21
+
+static inline uint32_t cut_hash(uint32_t a, uint32_t b)
+{
+	return (uint32_t)(((uint64_t)a << 21 | b) * 0x9e3779b97f4a7c15ull >> (64 - CUT_BITS));
+}
+
+/* Is the character that ends before s[k] whole inside s[0..k)? Its start, or −1. */
+static int64_t whole_before(const uint8_t *s, uint32_t k)
+{
+	int64_t i = (int64_t)k - 1;
+
+	while (i > 0 && (s[i] & 0xc0) == 0x80) {
+		i--;
+	}
+	return (s[i] & 0xc0) != 0x80 && uc_length(s[i]) == k - (uint32_t)i ? i : -1;
+}
+
+static void note_token(struct sky_tokenizer *t, const uint8_t *s, uint32_t n)
+{
+	for (uint32_t k = 1; k < n; k++) {
+		int64_t i;
+		unsigned len;
+
+		if ((s[k] & 0xc0) == 0x80) {
+			continue;
+		}
+		i = whole_before(s, k);
+		if (i >= 0 && k + uc_length(s[k]) <= n) {
+			uint32_t h = cut_hash(uc_decode(s + i, &len), uc_decode(s + k, &len));
+
+			t->cut_pair[h >> 3] |= (uint8_t)(1u << (h & 7));
+		} else {
+			t->cut_part[s[k - 1]][s[k]] = 1;
+		}
+	}
+}
+
+int tok_words_prepare(struct sky_tokenizer *t, struct sky_err *err)
+{
+	t->cut_pair = calloc(1u << (CUT_BITS - 3), 1);
+	t->cut_part = calloc(256, sizeof(*t->cut_part));
+	if (!t->cut_pair || !t->cut_part) {
+		return sky_fail_mem(err, "tokenizer");
+	}
+	for (uint32_t id = 0; id < t->vocab.n_id; id++) {
+		if ((t->vocab.tok[id].flag & TOK_MODEL) && !(t->vocab.tok[id].flag & TOK_FOREIGN) && t->vocab.tok[id].len != TOK_NO_LEN) {
+			note_token(t, (const uint8_t *)t->vocab.bytes + t->vocab.tok[id].off, t->vocab.tok[id].len);
+		}
+	}
+	return 0;
+}
+
+/* Which tokens does merging make from their own bytes? Nearly all; the others must not be looked up whole. */
+int tok_words_mark(struct sky_tokenizer *t, struct sky_encoder *e, struct sky_err *err)
+{
+	struct sky_ids ids = { 0 };
+	int rc = 0;
+
+	for (uint32_t id = 0; id < t->vocab.n_id && rc == 0 && !t->ignore_merges; id++) {
+		struct tok_token *k = &t->vocab.tok[id];
+
+		if (!(k->flag & TOK_MODEL) || (k->flag & TOK_FOREIGN) || k->len > BPE_SELF_MAX || k->len == 0) {
+			continue;
+		}
+		ids.n = 0;
+		rc = bpe_encode(e, (const uint8_t *)t->vocab.bytes + k->off, k->len, &ids, NULL, 0, err);
+		k->flag |= rc == 0 && ids.n == 1 && ids.id[0] == (int32_t)id ? TOK_SELF : 0;
+	}
+	sky_ids_release(&ids);
+	t->self_known = rc == 0 && !t->ignore_merges;
+	return rc;
+}
+
+/* End of the part that starts at i: the next place between characters where no token crosses. */
+static size_t cut_end(const struct sky_tokenizer *t, const uint8_t *p, size_t i, size_t n)
+{
+	unsigned len;
+	uint32_t a = uc_decode(p + i, &len), b;
+
+	for (i += len; i < n; i += len, a = b) {
+		uint32_t h;
+
+		b = uc_decode(p + i, &len);
+		h = cut_hash(a, b);
+		if (!(t->cut_pair[h >> 3] >> (h & 7) & 1) && !t->cut_part[p[i - 1]][p[i]]) {
+			return i;
+		}
+	}
+	return n;
+}
+
+/* ---- tables ---- */
+
+void tok_words_free(struct tok_words *w)
+{
+	if (w) {
+		free(w->line);
+		free(w->spill);
+		free(w->slot);
+		free(w->store);
+		sky_ids_release(&w->one);
+		free(w);
+	}
+}
+
+static int words_new(struct sky_encoder *e, struct sky_err *err)
+{
+	struct tok_words *w = calloc(1, sizeof(*w));
+
+	if (!w) {
+		return sky_fail_mem(err, "word cache");
+	}
+	e->words = w;
+	w->shift = 64 - SHORT_MIN;
+	w->n_limit = 1u << SHORT_MIN;
+	w->spill_cap = 4096;
+	w->scan = scan_best(e->t->scan, (enum scan_isa)e->isa);
+	w->line = sky_aligned_alloc(sizeof(*w->line) << SHORT_MIN);
+	w->spill = malloc(w->spill_cap * sizeof(*w->spill));
+	w->slot = calloc(LONG_SLOTS, sizeof(*w->slot));
+	w->store = malloc(LONG_BYTES);
+	if (!w->line || !w->spill || !w->slot || !w->store) {
+		return sky_fail_mem(err, "word cache");
+	}
+	memset(w->line, 0, sizeof(*w->line) << SHORT_MIN);
+	return 0;
+}
+
+static inline uint64_t key_hash(uint64_t a, uint64_t b)
+{
+	uint64_t h = (a ^ (b << 31 | b >> 33)) * 0x9e3779b97f4a7c15ull;
+
+	return (h ^ h >> 32 ^ b) * 0xd6e8feb86659fd93ull;
+}
+
+static void put_entry(struct tok_words *w, const struct entry *e)
+{
+	struct line *l = &w->line[key_hash(e->key[0], e->key[1]) >> w->shift];
+	int i = !(l->e[0].key[1] | l->e[0].key[0]) ? 0 : !(l->e[1].key[1] | l->e[1].key[0]) ? 1 : -1;
+
+	if (i < 0) {
+		i = w->victim ^= 1;
+	} else {
+		w->n_used++;
+	}
+	l->e[i] = *e;
+}
+
+/* Twice the lines; without memory the old table stays. */
+static void grow_short(struct tok_words *w)
+{
+	const size_t n = (size_t)1 << (64 - w->shift);
+	struct line *old = w->line, *fresh = sky_aligned_alloc(2 * n * sizeof(*fresh));
+
+	if (!fresh) {
+		w->n_limit = UINT32_MAX;
+		return;
+	}
+	memset(fresh, 0, 2 * n * sizeof(*fresh));
+	w->line = fresh;
+	w->shift--;
+	w->n_used = 0;
+	w->n_limit = 64 - w->shift >= SHORT_MAX ? UINT32_MAX : (uint32_t)(2 * n);
+	for (size_t i = 0; i < n; i++) {
+		for (int k = 0; k < 2; k++) {
+			if (old[i].e[k].key[0] | old[i].e[k].key[1]) {
+				put_entry(w, &old[i].e[k]);
+			}
+		}
+	}
+	free(old);
+}
+
+/* Keeps the ids in the entry or in spill; false when there is no room left. */
+static bool fill_entry(struct tok_words *w, struct entry *e, const int32_t *id, int64_t n)
+{
+	if (n <= 3) {
+		for (int64_t i = 0; i < n; i++) {
+			e->id[i] = (uint32_t)id[i];
+		}
+		e->count = (uint32_t)n;
+		return true;
+	}
+	if (w->n_spill + n > w->spill_cap) {
+		uint32_t cap = w->spill_cap * 2, *p;
+
+		if (cap > SPILL_MAX || !(p = realloc(w->spill, cap * sizeof(*p)))) {
+			return false;
+		}
+		w->spill = p;
+		w->spill_cap = cap;
+	}
+	memcpy(w->spill + w->n_spill, id, (size_t)n * sizeof(*id));
+	e->id[0] = w->n_spill;
+	e->id[1] = (uint32_t)n;
+	e->count = COUNT_SPILLED;
+	w->n_spill += (uint32_t)n;
+	return true;
+}
+
+/* ---- one piece ---- */
+
+static inline void load_key(const uint8_t *p, size_t n, size_t room, uint64_t key[2])
+{
+	static const uint8_t keep[32] = { 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255 };
+	__m128i v;
+
+	if (room >= 16) {
+		v = _mm_and_si128(_mm_loadu_si128((const __m128i *)p), _mm_loadu_si128((const __m128i *)(keep + 15 - n)));
+		_mm_storeu_si128((__m128i *)key, v);
+	} else {
+		key[0] = key[1] = 0;
+		memcpy(key, p, n);
+	}
+	key[1] |= (uint64_t)n << 56;
+}
+
+static inline const struct entry *find(const struct tok_words *w, const uint64_t key[2], uint64_t hash)
+{
+	const struct line *l = &w->line[hash >> w->shift];
+	__m128i k = _mm_loadu_si128((const __m128i *)key);
+
+	if (_mm_movemask_epi8(_mm_cmpeq_epi8(k, _mm_load_si128((const __m128i *)l->e[0].key))) == 0xffff) {
+		return &l->e[0];
+	}
+	if (_mm_movemask_epi8(_mm_cmpeq_epi8(k, _mm_load_si128((const __m128i *)l->e[1].key))) == 0xffff) {
+		return &l->e[1];
+	}
+	return NULL;
+}
+
+static int add_ids(struct sky_ids *out, const void *id, int64_t n, struct sky_err *err)
+{
+	int rc = ids_reserve(out, n, false, err);
+
+	if (rc == 0 && n) {
+		memcpy(out->id + out->n, id, (size_t)n * sizeof(*out->id));
+		out->n += n;
+	}
+	return rc;
+}
+
+static int add_entry(const struct tok_words *w, const struct entry *e, struct sky_ids *out, struct sky_err *err)
+{
+	return e->count == COUNT_SPILLED ? add_ids(out, w->spill + e->id[0], e->id[1], err) : add_ids(out, e->id, e->count, err);
+}
+
+/* At most 15 bytes, known to be absent: merge and remember. */
+static int miss_short(struct sky_encoder *e, const uint8_t *p, size_t n, const uint64_t key[2], struct sky_ids *out,
+                      struct sky_err *err)
+{
+	struct tok_words *w = e->words;
+	struct entry fresh = { { key[0], key[1] }, { 0 }, 0 };
+	const int64_t n_before = out->n;
+	int rc = bpe_encode(e, p, n, out, NULL, 0, err);
+
+	if (rc == 0 && fill_entry(w, &fresh, out->id + n_before, out->n - n_before)) {
+		put_entry(w, &fresh);
+		if (w->n_used > w->n_limit) {
+			grow_short(w);
+		}
+	}
+	return rc;
+}
+
+static int encode_long(struct sky_encoder *e, const uint8_t *p, size_t n, struct sky_ids *out, struct sky_err *err)
+{
+	struct tok_words *w = e->words;
+	const int64_t n_before = out->n;
+	uint64_t h = sky_xxh64(p, n, 0) | 1;
+	struct long_slot *s = &w->slot[h >> 47];
+	size_t at;
+	int rc;
+
+	if (n > LONG_WORD) {
+		return bpe_encode(e, p, n, out, NULL, 0, err);
+	}
+	while (s->hash && (s->hash != h || s->n != n || memcmp(w->store + s->at, p, n) != 0)) {
+		s = s + 1 == w->slot + LONG_SLOTS ? w->slot : s + 1;
+	}
+	if (s->hash) {
+		return add_ids(out, w->store + ((s->at + n + 3) & ~(size_t)3), s->n_ids, err);
+	}
+	rc = bpe_encode(e, p, n, out, NULL, 0, err);
+	if (rc < 0) {
+		return rc;
+	}
+	at = (w->n_store + n + 3) & ~(size_t)3;
+	if (at + (size_t)(out->n - n_before) * 4 > LONG_BYTES || w->n_long > LONG_SLOTS / 2) {
+		memset(w->slot, 0, LONG_SLOTS * sizeof(*w->slot));
+		w->n_store = w->n_long = 0;
+		return 0;
+	}
+	s->hash = h;
+	s->at = (uint32_t)w->n_store;
+	s->n = (uint32_t)n;
+	s->n_ids = (uint32_t)(out->n - n_before);
+	memcpy(w->store + w->n_store, p, n);
+	memcpy(w->store + at, out->id + n_before, (size_t)s->n_ids * 4);
+	w->n_store = at + (size_t)s->n_ids * 4;
+	w->n_long++;
+	return 0;
+}
+
+/* A part that is not cut further. room: readable bytes from p on. */
+static int encode_part(struct sky_encoder *e, const uint8_t *p, size_t n, size_t room, struct sky_ids *out, struct sky_err *err)
+{
+	const struct entry *hit;
+	uint64_t key[2];
+
+	if (n > 15) {
+		return encode_long(e, p, n, out, err);
+	}
+	load_key(p, n, room, key);
+	hit = find(e->words, key, key_hash(key[0], key[1]));
+	return hit ? add_entry(e->words, hit, out, err) : miss_short(e, p, n, key, out, err);
+}
+
+static inline bool is_ascii(const uint8_t *p, size_t n)
+{
+	uint8_t all = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		all |= p[i];
+	}
+	return all < 0x80;
+}
+
+/* A piece that is not in the short table. */
+static int encode_miss(struct sky_encoder *e, const uint8_t *p, size_t n, size_t room, const uint64_t key[2], struct sky_ids *out,
+                       struct sky_err *err)
+{
+	const struct sky_tokenizer *t = e->t;
+	size_t i = 0, end;
+	int rc = 0;
+
+	end = t->cut_pair && !is_ascii(p, n) ? cut_end(t, p, 0, n) : n;
+	if (end == n) {
+		return n > 15 ? encode_long(e, p, n, out, err) : miss_short(e, p, n, key, out, err);
+	}
+	for (; i < n && rc == 0; i = end, end = i < n ? cut_end(t, p, i, n) : n) {
+		rc = encode_part(e, p + i, end - i, room - i, out, err);
+	}
+	return rc;
+}
+
+/* ---- a batch ---- */
+
+static void hash_batch(struct tok_words *w, const uint8_t *p, size_t start, size_t n, size_t count)
+{
+	for (size_t k = 0; k < count; k++) {
+		size_t len = w->end[k] - start;
+
+		if (len <= 15) {
+			load_key(p + start, len, n - start, w->key[k]);
+			w->hash[k] = key_hash(w->key[k][0], w->key[k][1]);
+			__builtin_prefetch(&w->line[w->hash[k] >> w->shift]);
+		}
+		start = w->end[k];
+	}
+}
+
+static int emit_batch(struct sky_encoder *e, const uint8_t *p, size_t start, size_t n, size_t count, struct sky_ids *out,
+                      struct sky_err *err)
+{
+	struct tok_words *w = e->words;
+	int rc = ids_reserve(out, (int64_t)(w->end[count - 1] - start) + 16, false, err);
+
+	for (size_t k = 0; k < count && rc == 0; start = w->end[k++]) {
+		size_t len = w->end[k] - start;
+		const struct entry *hit = len <= 15 ? find(w, w->key[k], w->hash[k]) : NULL;
+
+		if (hit && hit->count != COUNT_SPILLED) {
+			_mm_storeu_si128((__m128i *)(out->id + out->n), _mm_load_si128((const __m128i *)hit->id));
+			out->n += hit->count;
+		} else if (hit) {
+			rc = add_entry(w, hit, out, err);
+		} else {
+			rc = encode_miss(e, p + start, len, n - start, w->key[k], out, err);
+		}
+	}
+	return rc;
+}
+
+/* Offsets follow from the lengths of the tokens: every byte belongs to one. */
+static int add_offsets(struct sky_encoder *e, int64_t from, size_t base, struct sky_ids *out, struct sky_err *err)
+{
+	int rc = ids_reserve(out, 0, true, err);
+
+	for (int64_t i = from; i < out->n && rc == 0; i++) {
+		out->off[i] = (uint32_t)base;
+		base += e->t->vocab.tok[out->id[i]].len;
+	}
+	return rc;
+}
+
+int tok_words_encode(struct sky_encoder *e, const uint8_t *p, size_t n, size_t base, struct sky_ids *out, struct sky_err *err)
+{
+	const int64_t n_before = out->n;
+	size_t pos = 0;
+	int rc = e->words ? 0 : words_new(e, err);
+
+	while (pos < n && rc == 0) {
+		size_t start = pos, count = e->words->scan(p, n, &pos, e->words->end, BATCH);
+
+		hash_batch(e->words, p, start, n, count);
+		rc = emit_batch(e, p, start, n, count, out, err);
+	}
+	return rc < 0 || !e->offsets ? rc : add_offsets(e, n_before, base, out, err);
+}
