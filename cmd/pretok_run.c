@@ -319,11 +319,17 @@ static void note_input(void *ctx, const char *file, const char *what)
 	cmd_verbose(1, "%s: %s", file, what);
 }
 
+static void warn_input(void *ctx, const char *file, const char *what)
+{
+	(void)ctx;
+	cmd_warn("%s: %s", file, what);
+}
+
 static int open_corpus(struct run *run, int argc, char **argv, struct sky_err *err)
 {
 	static const char *const from_stdin[] = { "-" };
 	struct sky_corpus_opt o = { .max_line = pt.max_line, .keep_nulls = pt.keep_nulls, .worker = run->share_i,
-				    .n_worker = run->share_n, .note = note_input,
+				    .n_worker = run->share_n, .note = note_input, .warn = warn_input,
 				    .stream = { .zstd_window_log = (int)pt.zstd_long } };
 	int rc = sky_input_format_parse(pt.format ? pt.format : "auto", &o.format, err);
 

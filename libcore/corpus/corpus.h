@@ -86,8 +86,9 @@ struct sky_corpus_opt {
 	int keep_nulls;                 /* null members of table rows are written out */
 	int worker, n_worker;           /* share of the input: worker of n_worker; 0, 0 or 0, 1 = all */
 	struct sky_stream_opt stream;
-	/* Told once per input, what was found in it. May be NULL. */
+	/* Told once per input, what was found in it, and what looks odd but is read all the same. May be NULL. */
 	void (*note)(void *ctx, const char *file, const char *what);
+	void (*warn)(void *ctx, const char *file, const char *what);
 	void *note_ctx;
 };
 /* names: paths, folders of save_to_disk, globs that the shell did not expand, URLs, "-". */

@@ -21,6 +21,7 @@ struct sky_corpus {
 static const struct format *const formats[] = {
 	[SKY_IN_JSONL] = &format_jsonl, [SKY_IN_JSON] = &format_json, [SKY_IN_TEXT] = &format_text,
 	[SKY_IN_LINES] = &format_lines, [SKY_IN_ARROW] = &format_arrow, [SKY_IN_PARQUET] = &format_parquet,
+	[SKY_IN_TAR] = &format_tar,
 };
 
 static const char *const format_names[] = {
