@@ -4,6 +4,7 @@
  *
  * pretok_run.c is the pipeline, pretok_row.c one row, pretok_store.c and its neighbours the subcommands. */
 #include "cmd/pretok_int.h"
+#include "cmd/storeopt.h"
 
 struct pretok_opt pt;
 
@@ -37,6 +38,7 @@ static const struct opt_row rows[] = {
 	OPT_TEXT(0, "input-format", &pt.format, "NAME", "auto", "auto, jsonl, json, text, lines, parquet, arrow or tar"),
 	ROWS_COLUMNS,
 	OPT_COUNT(0, "long", &pt.zstd_long, "LOG", "27", "largest zstd window, as a power of two", .min = 10, .max = 31),
+	OPT_TABLE(cmd_store_rows),
 	OPT_HEAD("Tokens and masks"),
 	ROWS_TEMPLATE,
 	OPT_COUNT(0, "max-length", &pt.max_length, "N", "0", "longest row in tokens, 0 for no limit"),

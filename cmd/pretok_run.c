@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cmd/pretok_int.h"
+#include "cmd/storeopt.h"
 
 struct reject {
 	int64_t row;
@@ -330,7 +331,7 @@ static int open_corpus(struct run *run, int argc, char **argv, struct sky_err *e
 	static const char *const from_stdin[] = { "-" };
 	struct sky_corpus_opt o = { .max_line = pt.max_line, .keep_nulls = pt.keep_nulls, .worker = run->share_i,
 				    .n_worker = run->share_n, .note = note_input, .warn = warn_input,
-				    .stream = { .zstd_window_log = (int)pt.zstd_long } };
+				    .stream = { .zstd_window_log = (int)pt.zstd_long, .store = cmd_store_opt() } };
 	int rc = sky_input_format_parse(pt.format ? pt.format : "auto", &o.format, err);
 
 	if (rc < 0) {

@@ -1,6 +1,8 @@
 /* The list of inputs: globs, folders, save_to_disk sets, URLs; formats by name and by first bytes. */
 #include <errno.h>
+#include <fnmatch.h>
 #include <glob.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -203,7 +205,42 @@ static int add_glob(struct list *l, const char *pattern, struct sky_err *err)
 	return rc;
 }
 
-int inputs_expand(const char *const *names, int64_t n_name, struct input **v_p, int64_t *n_p, struct sky_err *err)
+/* An URL that ends with '/' or has a pattern behind its last '/': the objects of known suffix that it names, by key. */
+static int add_listing(struct list *l, const char *url, const struct sky_store_opt *opt, struct sky_err *err)
+{
+	const char *slash = strrchr(url, '/'), *pattern = slash[1] ? slash + 1 : "*";
+	struct sky_store *s = NULL;
+	struct sky_object *o = NULL;
+	char base[SKY_MAX_PATH], name[SKY_MAX_PATH];
+	int64_t n = 0, before = l->n;
+	int rc;
+
+	if ((size_t)snprintf(base, sizeof base, "%.*s", (int)(slash - url), url) >= sizeof base) {
+		return sky_fail(err, SKY_E_LIMIT, "%s: too long", url);
+	}
+	rc = sky_store_open(base, opt, &s, err);
+	rc = rc ? rc : sky_store_list(s, "", slash[1] ? SKY_LIST_SHALLOW : 0, &o, &n, err);
+	for (int64_t i = 0; !rc && i < n; i++) {
+		if (format_by_name(o[i].key) == SKY_IN_AUTO || fnmatch(pattern, o[i].key, 0)) {
+			continue;
+		}
+		if ((size_t)snprintf(name, sizeof name, "%s/%s", base, o[i].key) >= sizeof name) {
+			rc = sky_fail(err, SKY_E_LIMIT, "%s/%s: too long", base, o[i].key);
+			break;
+		}
+		rc = add(l, name, false, NULL, err);
+		l->v[l->n - 1].bytes = rc ? 0 : o[i].bytes;
+	}
+	if (!rc && l->n == before) {
+		rc = sky_fail(err, SKY_E_MISSING, "%s: no object of a known suffix", url);
+	}
+	sky_objects_free(o, n);
+	sky_store_close(s);
+	return rc;
+}
+
+int inputs_expand(const char *const *names, int64_t n_name, const struct sky_store_opt *store, struct input **v_p, int64_t *n_p,
+                  struct sky_err *err)
 {
 	struct list l = { 0 };
 	int rc = 0;
@@ -212,7 +249,9 @@ int inputs_expand(const char *const *names, int64_t n_name, struct input **v_p, 
 		const char *s = names[i];
 		struct stat st;
 
-		if (!strcmp(s, "-") || strstr(s, "://")) {
+		if (strstr(s, "://") && (s[strlen(s) - 1] == '/' || strpbrk(strrchr(s, '/'), "*?["))) {
+			rc = add_listing(&l, s, store, err);
+		} else if (!strcmp(s, "-") || strstr(s, "://")) {
 			rc = add(&l, s, false, NULL, err);
 		} else if (stat(s, &st) && errno == ENOENT && strpbrk(s, "*?[")) {
 			rc = add_glob(&l, s, err);

@@ -223,7 +223,7 @@ int sky_corpus_open(const char *const *names, int64_t n_name, const struct sky_c
 		return sky_fail_mem(err, "opening the inputs");
 	}
 	c->opt = *opt;
-	rc = inputs_expand(names, n_name, &c->in, &c->n_in, err);
+	rc = inputs_expand(names, n_name, opt->stream.store, &c->in, &c->n_in, err);
 	for (int64_t i = 0; !rc && i < c->n_in; i++) {
 		c->total += c->in[i].bytes;
 		if (opt->n_worker > 1 && !c->in[i].is_file) {

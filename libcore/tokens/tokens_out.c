@@ -1,5 +1,6 @@
 /* Writer of token datasets. Ids and masks stream to PREFIX.work; the index is built from the lengths, which are kept in
  * the index file itself, so memory does not grow with the number of rows. */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,6 +28,24 @@ static void out_free(struct sky_tokens_out *o)
 	free(o);
 }
 
+/* PREFIX.json may be a file of the user's, even the input; only a manifest of ours is ever replaced. */
+static int is_ours(const char *json, struct sky_err *err)
+{
+	static const char head[] = "{\"format\":\"skyrl-tokens\"";
+	char have[sizeof head] = "";
+	int fd = open(json, O_RDONLY | O_CLOEXEC);
+	int64_t n = fd < 0 ? sky_fail_sys(err, "%s", json) : sky_read_full(fd, have, sizeof head - 1, json, err);
+
+	if (fd >= 0) {
+		close(fd);
+	}
+	if (n < 0) {
+		return (int)n;
+	}
+	return !strcmp(have, head) ? 0 : sky_fail(err, SKY_E_USAGE, "%s: exists and is no manifest of a token dataset; it is not "
+						  "replaced, choose another name", json);
+}
+
 /* An existing set: SKY_E_UNCHANGED when it is what a resumed run would make, refused unless replacing is wanted. */
 static int check_target(const struct sky_tokens_out *o, struct sky_err *err)
 {
@@ -39,7 +58,8 @@ static int check_target(const struct sky_tokens_out *o, struct sky_err *err)
 
 	if (!rc && sky_file_exists(json)) {
 		there = true;
-		if (!sky_json_load(json, 0, &doc, NULL)) {
+		rc = is_ours(json, err);
+		if (!rc && !sky_json_load(json, 0, &doc, NULL)) {
 			rc = sky_j_get_str(sky_json_root(doc), "state", "", &state, NULL);
 			rc = rc ? rc : sky_j_get_str(sky_json_root(doc), "key", "", &key, NULL);
 			there = rc || strcmp(state, "writing");
