@@ -316,7 +316,8 @@ static int new_builder(struct job *j, const struct sky_sampling *s, struct sky_e
 {
 	char model[65], sampling[256], t[64], p[64], m[64];
 	struct sky_traj_build_opts bo = { .model = model, .sampling = sampling, .env_name = o.env ? o.env : o.env_cmd,
-	                                  .arrays = SKY_TRAJ_REWARD | SKY_TRAJ_GROUP | SKY_TRAJ_STOP | SKY_TRAJ_DONE };
+	                                  .arrays = SKY_TRAJ_LOGPROB | SKY_TRAJ_VERSION | SKY_TRAJ_REWARD | SKY_TRAJ_GROUP |
+	                                            SKY_TRAJ_STOP | SKY_TRAJ_DONE | SKY_TRAJ_ENV };
 
 	sky_model_fingerprint(j->rt.model, model);
 	snprintf(sampling, sizeof(sampling), "{\"temperature\":%s,\"top_p\":%s,\"top_k\":%lld,\"min_p\":%s,\"seed\":%lld}",
