@@ -68,7 +68,7 @@ struct kn_rows {
 
 struct kn_attn {
 	int64_t n_head, n_kv_head, d_head;      /* H, G, d */
-	float scale;                            /* multiplies q·k */
+	float scale;                            /* > 0, multiplies q·k */
 	int64_t window;                         /* > 0: only the last `window` positions, own included; 0: all before */
 };
 

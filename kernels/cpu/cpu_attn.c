@@ -9,6 +9,8 @@
 #include "kernels/cpu/cpu_ops.h"
 
 #define TILE 36
+#define LOG2E 1.44269504f
+#define LN2 0.69314718055994531
 
 static int64_t dim_units(enum kn_dtype t, int64_t d)
 {
@@ -54,10 +56,12 @@ static int need_kv(kn_dev *dev, const char *op, const struct kn_kv *kv, const st
 
 static int need_attn(kn_dev *dev, const char *op, const struct kn_attn *a)
 {
-	if (a->n_kv_head >= 1 && a->n_head >= 1 && a->n_head % a->n_kv_head == 0 && a->d_head >= 1 && a->window >= 0)
+	if (a->n_kv_head >= 1 && a->n_head >= 1 && a->n_head % a->n_kv_head == 0 && a->d_head >= 1 && a->window >= 0 &&
+	    a->scale > 0)
 		return KN_OK;
-	return cpu_fail(dev, KN_E_ARG, "%s: %lld query heads on %lld key heads of %lld, window %lld", op,
-	                (long long)a->n_head, (long long)a->n_kv_head, (long long)a->d_head, (long long)a->window);
+	return cpu_fail(dev, KN_E_ARG, "%s: %lld query heads on %lld key heads of %lld, window %lld, scale %g", op,
+	                (long long)a->n_head, (long long)a->n_kv_head, (long long)a->d_head, (long long)a->window,
+	                (double)a->scale);
 }
 
 /* ---- store ---- */
@@ -163,7 +167,7 @@ struct tile {
 	cpu_unit *q;                    /* [TILE, units(d)] */
 	float *score, *acc;             /* [TILE, P], [TILE, dp] */
 	cpu_unit *p, *last;             /* [TILE, units(P)], [dp] */
-	float max[TILE], sum[TILE], fix[TILE];
+	float top[TILE], sum[TILE], fix[TILE];
 	int32_t pos[TILE], lo[TILE], hi[TILE];
 };
 
@@ -204,7 +208,7 @@ static void tile_begin(const struct attn *c, struct tile *x)
 
 		units_along(c->kv->dtype, d, cpu_at(c->kv->dtype, c->q, r * c->ldq + h * d), x->q + i * nd, 1);
 		x->pos[i] = (int32_t)(c->rows->pos0[x->s] + r - c->rows->start[x->s]);
-		x->max[i] = -INFINITY;
+		x->top[i] = -INFINITY;
 		x->sum[i] = 0;
 	}
 }
@@ -238,8 +242,8 @@ static void tile_block(const struct attn *c, struct tile *x, int64_t block, int 
 	const cpu_unit *keys = page_head(c->kv, x->s, block, x->g);
 	struct cpu_gemm g = {.m = x->m, .n_panel = KN_PAGE / CPU_PANEL, .nu = nd, .a = x->q, .sm = nd, .su = 1, .b = keys,
 		.ps = CPU_PANEL, .su_b = KN_PAGE, .c = x->score, .ldc = KN_PAGE};
-	struct cpu_soft soft = {.m = x->m, .s = x->score, .p = x->p, .lo = x->lo, .hi = x->hi, .scale = c->a->scale,
-		.max = x->max, .sum = x->sum, .fix = x->fix};
+	struct cpu_soft soft = {.m = x->m, .s = x->score, .p = x->p, .lo = x->lo, .hi = x->hi, .c = c->a->scale * LOG2E,
+		.top = x->top, .sum = x->sum, .fix = x->fix};
 	int64_t n_key = 0;
 
 	for (int64_t i = 0; i < x->m; i++) {
@@ -273,7 +277,7 @@ static void tile_end(const struct attn *c, struct tile *x)
 		c->vec->divide(d, x->acc + i * dim_padded(d), x->sum[i], c->kv->dtype,
 		               cpu_at_w(c->kv->dtype, c->out, at * d));
 		if (c->lse)
-			c->lse[at] = (float)(x->max[i] + log((double)x->sum[i]));
+			c->lse[at] = (float)((double)x->top[i] * LN2 + log((double)x->sum[i]));
 	}
 }
 
@@ -439,6 +443,7 @@ static void bwd_block(const struct bwd *c, struct bwd_tile *x, int64_t rb, int64
 	struct cpu_gemm g = {.m = KN_PAGE, .n_panel = KN_PAGE / CPU_PANEL, .nu = x->nd, .sm = x->nd, .su = 1,
 		.ps = CPU_PANEL, .su_b = KN_PAGE, .ldc = KN_PAGE};
 	struct cpu_soft_bwd soft = {.m = KN_PAGE, .s = x->s, .dp = x->dp_s, .lo = lo, .hi = hi, .scale = c->a->scale,
+		.c = c->a->scale * LOG2E,
 		.lse = x->lse + rb * KN_PAGE, .delta = x->delta + rb * KN_PAGE, .pt = x->pt, .dst = x->dst, .ds = x->ds};
 
 	for (int64_t i = 0; i < KN_PAGE; i++) {

@@ -97,9 +97,9 @@ struct cpu_soft {
 	float *s;                       /* [m, KN_PAGE] q·k; bf16: read only; f32: becomes p */
 	cpu_unit *p;                    /* bf16: units [m, KN_PAGE / 2]; f32: may be s itself */
 	const int32_t *lo, *hi;         /* [m] keys lo ≤ j < hi of the block are seen by the row */
-	float scale;
-	float *max, *sum;               /* [m] running, max of scaled scores */
-	float *fix;                     /* [m] exp(old max − new max): the factor for what was summed before */
+	float c;                        /* scale·log2 e > 0 */
+	float *top, *sum;               /* [m] running; top = c·max of the scores */
+	float *fix;                     /* [m] 2^(old top − new top): the factor for what was summed before */
 };
 
 /* The same block in the backward pass: p = exp(scale·s − lse), ds = p·(dp − delta)·scale. */
@@ -107,7 +107,7 @@ struct cpu_soft_bwd {
 	int64_t m;                      /* even for bf16 */
 	const float *s, *dp;            /* [m, KN_PAGE] */
 	const int32_t *lo, *hi;
-	float scale;
+	float scale, c;                 /* c = scale·log2 e */
 	const float *lse, *delta;       /* [m] */
 	cpu_unit *pt, *dst;             /* p, ds in units along rows: bf16 [m / 2, KN_PAGE], f32 [m, KN_PAGE] */
 	cpu_unit *ds;                   /* ds in units along keys: bf16 [m, KN_PAGE / 2], f32 [m, KN_PAGE] */

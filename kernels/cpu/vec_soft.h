@@ -9,22 +9,24 @@ INL vi seen(int v, int32_t lo, int32_t hi)
 	return (j >= lo) & (j < hi);
 }
 
-/* Scaled scores of one row, −inf where a key is not seen. */
-INL void scores(const float *s, float scale, int32_t lo, int32_t hi, vf x[NV])
+/* Scores of one row, −inf where a key is not seen. */
+INL void scores(const float *s, int32_t lo, int32_t hi, vf x[NV])
 {
 	for (int v = 0; v < NV; v++)
-		x[v] = ldf(s, v * W, W) * scale;
+		x[v] = ldf(s, v * W, W);
 	if (lo > 0 || hi < KN_PAGE)
 		for (int v = 0; v < NV; v++)
 			x[v] = sel(seen(v, lo, hi), x[v], vset(-INFINITY));
 }
 
-/* A row that has seen no key yet has max = −inf; 0 stands in for it, since exp(−inf − 0) is the 0 that is wanted. */
-INL float finite_max(float max)
+/* A row that has seen no key yet has top = −inf; 0 stands in for it, since 2^(−inf − 0) is the 0 that is wanted. */
+INL float finite_top(float top)
 {
-	return max == -INFINITY ? 0 : max;
+	return top == -INFINITY ? 0 : top;
 }
 
+/* Everything is in powers of two: with c = scale·log2 e, p = 2^(c·s − top) and top the rounded c·max. As the same top
+ * stands in p, in the sum and in lse, its rounding cancels. */
 INL void soft_as(const int bf16, const struct cpu_soft *o)
 {
 	float old[W], now[W];
@@ -33,34 +35,33 @@ INL void soft_as(const int bf16, const struct cpu_soft *o)
 		int64_t n = o->m - i0 < W ? o->m - i0 : W;
 
 		for (int64_t i = i0; i < i0 + n; i++) {
-			vf x[NV], top;
+			vf x[NV], max;
+			float top;
 
-			scores(o->s + i * KN_PAGE, o->scale, o->lo[i], o->hi[i], x);
-			top = x[0];
+			scores(o->s + i * KN_PAGE, o->lo[i], o->hi[i], x);
+			max = x[0];
 			for (int v = 1; v < NV; v++)
-				top = MAX(top, x[v]);
-			old[i - i0] = o->max[i];
-			now[i - i0] = hmax(top);
-			if (old[i - i0] > now[i - i0])
-				now[i - i0] = old[i - i0];
-			o->max[i] = now[i - i0];
-			now[i - i0] = finite_max(now[i - i0]);
+				max = MAX(max, x[v]);
+			top = hmax(max) * o->c;
+			old[i - i0] = o->top[i];
+			o->top[i] = top > o->top[i] ? top : o->top[i];
+			now[i - i0] = finite_top(o->top[i]);
 		}
-		stf(o->fix, i0, n, vexp(ldf(old, 0, n) - ldf(now, 0, n)));
+		stf(o->fix, i0, n, vexp2(ldf(old, 0, n) - ldf(now, 0, n)));
 		for (int64_t i = i0; i < i0 + n; i++) {
-			vf x[NV], sum = {0};
+			vf x[NV], sum[2] = {{0}}, minus = vset(-now[i - i0]);
 
-			scores(o->s + i * KN_PAGE, o->scale, o->lo[i], o->hi[i], x);
+			scores(o->s + i * KN_PAGE, o->lo[i], o->hi[i], x);
 			for (int v = 0; v < NV; v++) {
-				vf p = vexp(x[v] - now[i - i0]);
+				vf p = vexp2(FMA(x[v], vset(o->c), minus));
 
-				sum += p;
+				sum[v % 2] += p;
 				if (bf16)
 					st(KN_BF16, o->p, i * KN_PAGE + v * W, W, p);
 				else
 					stf((float *)o->p, i * KN_PAGE + v * W, W, p);
 			}
-			o->sum[i] = o->sum[i] * o->fix[i] + hsum(sum);
+			o->sum[i] = o->sum[i] * o->fix[i] + hsum(sum[0] + sum[1]);
 		}
 	}
 }
@@ -78,11 +79,12 @@ FN void soft_bf16(const struct cpu_soft *o)
 /* p and ds of one row. */
 INL void soft_bwd_row(const struct cpu_soft_bwd *o, int64_t i, vf p[NV], vf ds[NV])
 {
+	const float minus = -o->lse[i] * 1.44269504f;
 	vf x[NV];
 
-	scores(o->s + i * KN_PAGE, o->scale, o->lo[i], o->hi[i], x);
+	scores(o->s + i * KN_PAGE, o->lo[i], o->hi[i], x);
 	for (int v = 0; v < NV; v++) {
-		p[v] = vexp(x[v] - o->lse[i]);
+		p[v] = vexp2(FMA(x[v], vset(o->c), vset(minus)));
 		ds[v] = p[v] * (ldf(o->dp + i * KN_PAGE, v * W, W) - o->delta[i]) * o->scale;
 	}
 }

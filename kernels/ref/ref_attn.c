@@ -63,10 +63,12 @@ int ref_kv_write(kn_stream *s, const struct kn_kv *kv, const struct kn_rows *row
 
 static int need_attn(kn_dev *dev, const char *op, const struct kn_attn *a)
 {
-	if (a->n_kv_head >= 1 && a->n_head >= 1 && a->n_head % a->n_kv_head == 0 && a->d_head >= 1 && a->window >= 0)
+	if (a->n_kv_head >= 1 && a->n_head >= 1 && a->n_head % a->n_kv_head == 0 && a->d_head >= 1 && a->window >= 0 &&
+	    a->scale > 0)
 		return KN_OK;
-	return ref_fail(dev, KN_E_ARG, "%s: %lld query heads on %lld key heads of %lld, window %lld", op,
-	                (long long)a->n_head, (long long)a->n_kv_head, (long long)a->d_head, (long long)a->window);
+	return ref_fail(dev, KN_E_ARG, "%s: %lld query heads on %lld key heads of %lld, window %lld, scale %g", op,
+	                (long long)a->n_head, (long long)a->n_kv_head, (long long)a->d_head, (long long)a->window,
+	                (double)a->scale);
 }
 
 static int64_t first_key(const struct kn_attn *a, int64_t p)

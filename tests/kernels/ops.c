@@ -1,9 +1,10 @@
-/* Tests of the kernel table. Usage: ops [test|grad|perf [NAME]|support]
+/* Tests of the kernel table. Usage: ops [test|grad|perf [NAME [SIZES]]|support]
  *
  * test: every operation of cpu, on every instruction set that runs here, in f32 and bf16, on a grid of sizes, against ref.
  * Rule: with r the result of ref in f32, p that of ref in the type under test, k that of the backend,
  * max|k − r| ≤ factor·max|p − r| + a little (style: kernel tests); for f32 the squared error is ≤ 1e-11 of the squared result.
  * Then bitwise: one thread and three, rows alone and in their batch; and the guard words behind every buffer.
+ * perf: of the operation NAME, at sizes that begin with SIZES; OPS_THREADS and OPS_ISA choose; with OPS_THREADS=1 the time is that of the thread.
  * grad: ref's gradients against finite differences; that cpu has the same gradients is part of test. */
 #include "tests/kernels/ops.h"
 #include "tests/testlib.h"
@@ -280,17 +281,20 @@ static void perf_shape(const struct op *op, const int64_t *d, enum kn_dtype t, s
 	fflush(stdout);
 }
 
-void mode_perf(const char *only)
+void mode_perf(const char *only, const char *sizes)
 {
 	struct be be;
 	const char *threads = getenv("OPS_THREADS");
 
 	if (!be_open(&be, kn_cpu_ops(), getenv("OPS_ISA"), threads ? (int)strtol(threads, NULL, 10) : 0))
 		t_bail("cpu does not open");
+	ops_cpu_time = threads && strcmp(threads, "1") == 0;
 	printf("%s\n", be.o->describe(be.dev));
 	for (size_t f = 0; f < sizeof families / sizeof families[0]; f++)
 		for (const struct op *op = families[f]; op->name; op++)
 			for (int64_t s = 0; (!only || strcmp(only, op->name) == 0) && op->perf && op->perf[s][0] >= 0; s++) {
+				if (sizes && strncmp(shape_text(op->perf[s]), sizes, strlen(sizes)) != 0)
+					continue;
 				perf_shape(op, op->perf[s], KN_F32, &be);
 				perf_shape(op, op->perf[s], KN_BF16, &be);
 			}
@@ -304,7 +308,7 @@ int main(int argc, char **argv)
 	if (!kn_cpu_ops())
 		t_skip_all("no cpu backend in this build");
 	if (strcmp(mode, "perf") == 0) {
-		mode_perf(argc > 2 ? argv[2] : NULL);
+		mode_perf(argc > 2 ? argv[2] : NULL, argc > 3 ? argv[3] : NULL);
 		return 0;
 	}
 	if (strcmp(mode, "support") == 0) {

@@ -91,6 +91,8 @@ int32_t *run_ids(struct run *r, int64_t n, int32_t below);
 		(r)->seconds = ops_now() - t0_; \
 	} while (0)
 void run_emit(struct run *r, enum kn_dtype t, const void *p, int64_t rows, int64_t width);
+/* Seconds of the wall clock, or of the calling thread where ops_cpu_time is set: steadier on a busy machine. */
+extern bool ops_cpu_time;
 double ops_now(void);
 float ops_get(enum kn_dtype t, const void *p, int64_t i);
 void *ops_at(enum kn_dtype t, void *p, int64_t i);
@@ -104,7 +106,7 @@ void ops_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* ---- modes ---- */
 void mode_test(void);
 void mode_grad(void);
-void mode_perf(const char *only);
+void mode_perf(const char *only, const char *sizes);
 void mode_support(void);
 /* The instruction sets that run here, best first; ends with NULL. */
 extern const char *const *ops_isas(void);
