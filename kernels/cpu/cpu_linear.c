@@ -33,6 +33,7 @@ static int64_t panels_of(int64_t n)
 /* Units of a matrix whose rows are [n_row, n_sum] (unit along the row) or [n_sum, n_row] (unit across two rows): the
  * destination is blocks of `width` of the n_row indices, [blocks, units, width], zero where there is nothing. */
 struct pack {
+	const struct cpu_vec *vec;
 	enum kn_dtype t;
 	const void *src;
 	int64_t n_row, n_sum, width;
@@ -64,19 +65,25 @@ static void pack_along(const struct pack *c, int64_t r0, int64_t n, cpu_unit *ds
 	}
 }
 
-static void pack_across(const struct pack *c, int64_t r0, int64_t n, cpu_unit *dst, int64_t nu)
-{
-	for (int64_t u = 0; u < nu; u++) {
-		if (c->t == KN_F32) {
-			memcpy(dst + u * c->width, (const float *)c->src + u * c->ld + r0, (size_t)n * 4);
-		} else {
-			const uint16_t *a = (const uint16_t *)c->src + 2 * u * c->ld + r0;
-			const uint16_t *b = a + c->ld;
-			int last = 2 * u + 1 == c->n_sum;
+/* Strips of several blocks at a time, so that a line of src is read once. */
+#define STRIP 192       /* a multiple of every width */
 
-			for (int64_t r = 0; r < n; r++)
-				dst[u * c->width + r] = a[r] | (last ? 0 : (uint32_t)b[r] << 16);
-		}
+static void pack_across(const struct pack *c, int64_t r0, int64_t n, int64_t nu)
+{
+	cpu_unit strip[STRIP] = {0};
+	const int64_t w = c->width, n_block = cpu_div_up(n, w);
+	cpu_unit *dst = c->dst + r0 / w * nu * w;
+
+	for (int64_t u = 0; u < nu; u++) {
+		int64_t per = c->t == KN_F32 ? 1 : 2;
+		const void *a = cpu_at(c->t, c->src, per * u * c->ld + r0);
+
+		if (c->t == KN_F32)
+			memcpy(strip, a, (size_t)n * sizeof *strip);
+		else
+			c->vec->pair(n, a, 2 * u + 1 == c->n_sum ? NULL : cpu_at(c->t, a, c->ld), strip);
+		for (int64_t i = 0; i < n_block; i++)
+			memcpy(dst + (i * nu + u) * w, strip + i * w, (size_t)w * sizeof *strip);
 	}
 }
 
@@ -90,15 +97,25 @@ static void pack_block(void *ctx, int64_t i, int thread)
 	(void)thread;
 	if (n < c->width)
 		memset(dst, 0, (size_t)(nu * c->width) * sizeof *dst);
-	if (c->across)
-		pack_across(c, r0, n, dst, nu);
-	else
-		pack_along(c, r0, n, dst, nu);
+	pack_along(c, r0, n, dst, nu);
+}
+
+static void pack_strip(void *ctx, int64_t i, int thread)
+{
+	const struct pack *c = ctx;
+	int64_t r0 = i * STRIP;
+
+	(void)thread;
+	pack_across(c, r0, c->n_row - r0 < STRIP ? c->n_row - r0 : STRIP, units_of(c->t, c->n_sum));
 }
 
 static void pack(kn_dev *dev, struct pack *c)
 {
-	cpu_par(dev, cpu_div_up(c->n_row, c->width), pack_block, c);
+	c->vec = dev->vec;
+	if (c->across)
+		cpu_par(dev, cpu_div_up(c->n_row, STRIP), pack_strip, c);
+	else
+		cpu_par(dev, cpu_div_up(c->n_row, c->width), pack_block, c);
 }
 
 static uint64_t packed_bytes(enum kn_dtype t, int64_t n_row, int64_t n_sum, int64_t width)
@@ -346,10 +363,13 @@ int cpu_linear_bwd_x(kn_stream *s, const kn_weight *w, int64_t T, const void *dy
 
 /* ---- dw += dyᵀ · x ---- */
 /* The sum runs over rows. BWD_ROWS of them at a time, and BWD_COLS columns of dy, are packed across rows: dy into blocks of
- * BWD_TILE columns, x into panels. Each element of dw goes on with its chain, so the cuts change no bit. */
+ * BWD_TILE columns, x into panels. A task takes BWD_PANELS panels, which stay in L2, and BWD_RANGE blocks, each of which
+ * stays in L1 for all these panels. Each element of dw goes on with its chain, so the cuts change no bit. */
 #define BWD_ROWS 1024
-#define BWD_COLS 4096
-#define BWD_TILE 24
+#define BWD_COLS (21 * STRIP)
+#define BWD_TILE 12
+#define BWD_PANELS 4
+#define BWD_RANGE 16
 
 struct bwd_w {
 	const struct cpu_vec *vec;
@@ -357,35 +377,53 @@ struct bwd_w {
 	int64_t T, N, K;
 	const void *dy;
 	const cpu_unit *a, *b;          /* packed dy, x */
-	int64_t nu, n;                  /* units and columns of dy at hand */
+	int64_t nu, n, n_range;         /* units, columns of dy and ranges of blocks at hand */
 	float *dw, *dbias;
-	char *scratch;
 };
+
+/* One block of columns of dy against one panel of x: rows [r0, r0 + m) of dw, columns from col on. */
+static void bwd_w_tile(const struct bwd_w *c, struct cpu_gemm *g, int64_t r0, int64_t p)
+{
+	int64_t col = p * CPU_PANEL, n = c->K - col < CPU_PANEL ? c->K - col : CPU_PANEL;
+	float *dw = c->dw + r0 * c->K + col, tmp[BWD_TILE * CPU_PANEL] = {0};
+	int direct = n == CPU_PANEL;
+
+	for (int64_t r = 0; r < g->m; r++) {
+		const char *next = (const char *)(dw + r * c->K + CPU_PANEL); /* where the next panel's sums are */
+
+		__builtin_prefetch(next, 1);
+		__builtin_prefetch(next + 64, 1);
+		if (!direct)
+			memcpy(tmp + r * CPU_PANEL, dw + r * c->K, (size_t)n * sizeof *tmp);
+	}
+	g->c = direct ? dw : tmp;
+	g->ldc = direct ? c->K : CPU_PANEL;
+	g->b = c->b + p * c->nu * CPU_PANEL;
+	if (c->t == KN_F32)
+		c->vec->gemm_f32(g);
+	else
+		c->vec->gemm_bf16(g);
+	for (int64_t r = 0; !direct && r < g->m; r++)
+		memcpy(dw + r * c->K, tmp + r * CPU_PANEL, (size_t)n * sizeof *tmp);
+}
 
 static void bwd_w_task(void *ctx, int64_t i, int thread)
 {
 	const struct bwd_w *c = ctx;
-	int64_t r0 = i * BWD_TILE, m = c->n - r0 < BWD_TILE ? c->n - r0 : BWD_TILE;
-	float *tmp = (float *)(c->scratch + (uint64_t)thread * BWD_TILE * CPU_PANEL * sizeof(float));
-	struct cpu_gemm g = {.m = m, .n_panel = 1, .nu = c->nu, .a = c->a + i * c->nu * BWD_TILE, .sm = 1, .su = BWD_TILE,
-		.su_b = CPU_PANEL, .keep = 1};
+	int64_t p0 = i / c->n_range * BWD_PANELS, p1 = p0 + BWD_PANELS, n_panel = panels_of(c->K);
+	int64_t b0 = i % c->n_range * BWD_RANGE, b1 = b0 + BWD_RANGE, n_block = cpu_div_up(c->n, BWD_TILE);
+	struct cpu_gemm g = {.n_panel = 1, .nu = c->nu, .sm = 1, .su = BWD_TILE, .su_b = CPU_PANEL, .keep = 1};
 
-	for (int64_t p = 0; p < panels_of(c->K); p++) {
-		int64_t col = p * CPU_PANEL, n = c->K - col < CPU_PANEL ? c->K - col : CPU_PANEL;
-		float *dw = c->dw + r0 * c->K + col;
-		int direct = n == CPU_PANEL;
-
-		g.c = direct ? dw : tmp;
-		g.ldc = direct ? c->K : CPU_PANEL;
-		g.b = c->b + p * c->nu * CPU_PANEL;
-		for (int64_t r = 0; !direct && r < m; r++)
-			memcpy(tmp + r * CPU_PANEL, dw + r * c->K, (size_t)n * sizeof *tmp);
-		if (c->t == KN_F32)
-			c->vec->gemm_f32(&g);
-		else
-			c->vec->gemm_bf16(&g);
-		for (int64_t r = 0; !direct && r < m; r++)
-			memcpy(dw + r * c->K, tmp + r * CPU_PANEL, (size_t)n * sizeof *tmp);
+	(void)thread;
+	p1 = p1 < n_panel ? p1 : n_panel;
+	b1 = b1 < n_block ? b1 : n_block;
+	for (int64_t b = b0; b < b1; b++) {
+		g.a = c->a + b * c->nu * BWD_TILE;
+		g.m = c->n - b * BWD_TILE < BWD_TILE ? c->n - b * BWD_TILE : BWD_TILE;
+		for (int64_t p = p0; p < p1; p++) {
+			g.ahead = p == p0 && b + 1 < n_block ? (const char *)(g.a + c->nu * BWD_TILE) : NULL;
+			bwd_w_tile(c, &g, b * BWD_TILE, p);
+		}
 	}
 }
 
@@ -411,19 +449,18 @@ int cpu_linear_bwd_w(kn_stream *s, enum kn_dtype t, int64_t T, int64_t N, int64_
 	kn_dev *dev = s->dev;
 	struct bwd_w c = {.vec = dev->vec, .t = t, .T = T, .N = N, .K = K, .dy = dy, .dbias = dbias};
 	int64_t rows = T < BWD_ROWS ? T : BWD_ROWS, cols = N < BWD_COLS ? N : BWD_COLS;
-	uint64_t x_bytes = packed_bytes(t, K, rows, CPU_PANEL), dy_bytes = packed_bytes(t, cols, rows, BWD_TILE);
+	uint64_t x_bytes = packed_bytes(t, K, rows, CPU_PANEL);
 	int rc = cpu_need(dev, "linear_bwd_w", t, T | N | K);
 	char *scratch;
 
 	if (rc || T == 0 || N == 0)
 		return rc;
-	dy_bytes = (dy_bytes + CPU_ALIGN - 1) / CPU_ALIGN * CPU_ALIGN;
-	scratch = cpu_scratch(dev, x_bytes + dy_bytes + (uint64_t)dev->n_threads * BWD_TILE * CPU_PANEL * sizeof(float));
+	x_bytes = (x_bytes + CPU_ALIGN - 1) / CPU_ALIGN * CPU_ALIGN;
+	scratch = cpu_scratch(dev, x_bytes + packed_bytes(t, cols, rows, BWD_TILE));
 	if (!scratch)
 		return KN_E_MEMORY;
 	c.b = (cpu_unit *)scratch;
 	c.a = (cpu_unit *)(scratch + x_bytes);
-	c.scratch = scratch + x_bytes + dy_bytes;
 	for (int64_t r = 0; r < T; r += rows) {
 		struct pack px = {.t = t, .src = cpu_at(t, x, r * K), .n_row = K, .n_sum = T - r < rows ? T - r : rows,
 			.width = CPU_PANEL, .ld = K, .across = 1, .dst = (cpu_unit *)scratch};
@@ -439,7 +476,8 @@ int cpu_linear_bwd_w(kn_stream *s, enum kn_dtype t, int64_t T, int64_t N, int64_
 			py.n_row = c.n = N - col < cols ? N - col : cols;
 			c.dw = dw + col * K;
 			pack(dev, &py);
-			cpu_par(dev, cpu_div_up(c.n, BWD_TILE), bwd_w_task, &c);
+			c.n_range = cpu_div_up(c.n, BWD_TILE * BWD_RANGE);
+			cpu_par(dev, c.n_range * cpu_div_up(panels_of(K), BWD_PANELS), bwd_w_task, &c);
 		}
 	}
 	if (dbias)

@@ -118,6 +118,8 @@ struct cpu_vec {
 	int bf16_dot;                   /* products of bf16 by a dot instruction */
 	void (*gemm_f32)(const struct cpu_gemm *g);
 	void (*gemm_bf16)(const struct cpu_gemm *g);
+	/* dst[i] = the unit of a[i] and b[i], bf16; b NULL: of a[i] and 0. */
+	void (*pair)(int64_t n, const uint16_t *a, const uint16_t *b, cpu_unit *dst);
 	/* y (+)= c + bias for rows of n columns. */
 	void (*store)(int64_t m, int64_t n, const float *c, int64_t ldc, const float *bias,
 	              enum kn_dtype ty, void *y, int64_t ldy, int accumulate);

@@ -147,6 +147,23 @@ static void gemm_bf16(const struct cpu_gemm *g)
 	gemm(g, tiles_bf16);
 }
 
+FN void pair(int64_t n, const uint16_t *a, const uint16_t *b, cpu_unit *dst)
+{
+	int64_t i = 0;
+
+	for (; b && i + W <= n; i += W) {
+		vh ha, hb;
+		vu u;
+
+		memcpy(&ha, a + i, sizeof ha);
+		memcpy(&hb, b + i, sizeof hb);
+		u = __builtin_convertvector(ha, vu) | __builtin_convertvector(hb, vu) << 16;
+		memcpy(dst + i, &u, sizeof u);
+	}
+	for (; i < n; i++)
+		dst[i] = a[i] | (b ? (uint32_t)b[i] << 16 : 0);
+}
+
 INL void store_as(enum kn_dtype t, int64_t m, int64_t n, const float *c, int64_t ldc, const float *bias,
                   void *y, int64_t ldy, int accumulate)
 {

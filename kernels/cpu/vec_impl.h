@@ -20,7 +20,7 @@
 
 const struct cpu_vec VEC(cpu_vec) = {
 	.name = VEC_NAME, .bf16_dot = BF16_DOT,
-	.gemm_f32 = gemm_f32, .gemm_bf16 = gemm_bf16, .store = store,
+	.gemm_f32 = gemm_f32, .gemm_bf16 = gemm_bf16, .pair = pair, .store = store,
 	.norm = norm, .norm_bwd = norm_bwd, .rope = rope,
 	.qk_rope = qk_rope, .qk_rope_bwd = qk_rope_bwd,
 	.silu_mul = silu_mul, .silu_mul_bwd = silu_mul_bwd, .add = add, .cast = cast,
