@@ -66,7 +66,8 @@ static void pack_along(const struct pack *c, int64_t r0, int64_t n, cpu_unit *ds
 }
 
 /* Strips of several blocks at a time, so that a line of src is read once. */
-#define STRIP 192       /* a multiple of every width */
+#define BWD_TILE 12     /* width of blocks of the left operand of linear_bwd_w; panels are the other width */
+#define STRIP 192       /* a multiple of both */
 
 static void pack_across(const struct pack *c, int64_t r0, int64_t n, int64_t nu)
 {
@@ -82,8 +83,12 @@ static void pack_across(const struct pack *c, int64_t r0, int64_t n, int64_t nu)
 			memcpy(strip, a, (size_t)n * sizeof *strip);
 		else
 			c->vec->pair(n, a, 2 * u + 1 == c->n_sum ? NULL : cpu_at(c->t, a, c->ld), strip);
-		for (int64_t i = 0; i < n_block; i++)
-			memcpy(dst + (i * nu + u) * w, strip + i * w, (size_t)w * sizeof *strip);
+		if (w == CPU_PANEL) /* both widths spelled out: copies of a fixed size need no call */
+			for (int64_t i = 0; i < n_block; i++)
+				memcpy(dst + (i * nu + u) * CPU_PANEL, strip + i * CPU_PANEL, CPU_PANEL * sizeof *strip);
+		else
+			for (int64_t i = 0; i < n_block; i++)
+				memcpy(dst + (i * nu + u) * BWD_TILE, strip + i * BWD_TILE, BWD_TILE * sizeof *strip);
 	}
 }
 
@@ -367,7 +372,6 @@ int cpu_linear_bwd_x(kn_stream *s, const kn_weight *w, int64_t T, const void *dy
  * stays in L1 for all these panels. Each element of dw goes on with its chain, so the cuts change no bit. */
 #define BWD_ROWS 1024
 #define BWD_COLS (21 * STRIP)
-#define BWD_TILE 12
 #define BWD_PANELS 4
 #define BWD_RANGE 16
 
