@@ -9,6 +9,7 @@
 #define FMA(a, b, c) ((vf)_mm512_fmadd_ps(a, b, c))
 #define MAX(a, b) ((vf)_mm512_max_ps(a, b))
 #define MIN(a, b) ((vf)_mm512_min_ps(a, b))
+#define RECIP(x) recip(x)
 #define SQRT(x) ((vf)_mm512_sqrt_ps(x))
 #define POW2(p, n) ((vf)_mm512_scalef_ps(p, n))
 #include "kernels/cpu/vec_impl.h"

@@ -144,26 +144,6 @@ INL float hmin(vf v)
 	return -hmax(-v);
 }
 
-/* e^x to about one unit in the last place: x = n·ln 2 + r, |r| ≤ ln 2 / 2, and a polynomial of degree 6 in r (the
- * coefficients are those of Cephes' expf). 0 below −87.33, where the result would not be a normal number; inf above
- * 88.73; NaN of NaN. */
-INL vf vexp(vf x)
-{
-	const float magic = 0x1.8p23f; /* adding it rounds to a whole number */
-	vf low = vset(-87.33654f), c = MIN(vset(89.0f), MAX(low, x)), n, r, p;
-
-	n = FMA(c, vset(1.44269504f), vset(magic)) - magic;
-	r = FMA(n, vset(-0.693359375f), c);
-	r = FMA(n, vset(2.12194440e-4f), r);
-	p = FMA(r, vset(1.9875691500e-4f), vset(1.3981999507e-3f));
-	p = FMA(p, r, vset(8.3334519073e-3f));
-	p = FMA(p, r, vset(4.1665795894e-2f));
-	p = FMA(p, r, vset(1.6666665459e-1f));
-	p = FMA(p, r, vset(5.0000001201e-1f));
-	p = FMA(p, r * r, r) + 1.0f;
-	return (vf)(~(vu)(x < low) & (vu)POW2(p, n));
-}
-
 /* 2^x for x ≤ 0 or little above: x = n + r, |r| ≤ 1/2, and a polynomial of degree 6 in r, fitted for the smallest
  * relative error (1.3 units in the last place with rounding). Gives 0 for −inf; below 2⁻¹⁴⁹ all is 0 as well. */
 INL vf vexp2(vf x)
@@ -179,3 +159,22 @@ INL vf vexp2(vf x)
 	p = FMA(p, r, vset(1.0f));
 	return POW2(p, n);
 }
+
+/* e^x for x ≤ 0 or little above. The rounding of x·log2 e makes the relative error grow to |x|·10⁻⁷, where e^x is small beside
+ * the terms that it is added to. */
+INL vf vexp(vf x)
+{
+	return vexp2(x * 1.44269504f);
+}
+
+#ifdef RECIP
+/* 1/x for normal x whose reciprocal is normal: an estimate of 14 bits and one step of Newton. */
+INL vf recip(vf x)
+{
+	vf r = (vf)_mm512_rcp14_ps(x);
+
+	return FMA(FMA(-x, r, vset(1.0f)), r, r);
+}
+#else
+#define RECIP(x) (1.0f / (x))
+#endif

@@ -117,9 +117,10 @@ FN void rope(const struct cpu_rope *o, int64_t r0, int64_t r1)
 }
 
 /* ---- silu(g)·u ---- */
+/* 1 / (1 + 2^(−x·log2 e)). The power stops at 2¹²⁶, so that the reciprocal of the sum is a normal number. */
 INL vf sigmoid(vf x)
 {
-	return 1.0f / (1.0f + vexp(-x));
+	return RECIP(1.0f + vexp2(MIN(vset(126.0f), x * -1.44269504f)));
 }
 
 INL void silu_mul_as(enum kn_dtype t, int64_t n, const void *g, const void *u, void *y)
