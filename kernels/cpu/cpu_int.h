@@ -16,6 +16,7 @@
 struct kn_dev {
 	const struct cpu_vec *vec;
 	int n_threads;
+	struct cpu_pool *pool;
 	/* One growing buffer that operations of this device share: each asks for its size before it starts, so after the
 	 * first step of a loop nothing is allocated any more. */
 	void *scratch;
@@ -36,9 +37,15 @@ int cpu_need(kn_dev *dev, const char *op, enum kn_dtype t, int64_t n);
 /* bytes of 64-byte aligned scratch, valid until the next call; NULL and an error text when there is no memory. */
 void *cpu_scratch(kn_dev *dev, uint64_t bytes);
 
+/* cpu_pool.c: the threads behind cpu_par. NULL when out of memory. */
+struct cpu_pool *cpu_pool_new(int n_threads);
+void cpu_pool_free(struct cpu_pool *p);
+int cpu_pool_processors(void);
+
 /* fn(ctx, i, thread) for i = 0 … n−1 in any order, thread < dev->n_threads: index into per-thread scratch. */
 typedef void cpu_task(void *ctx, int64_t i, int thread);
 void cpu_par(kn_dev *dev, int64_t n, cpu_task *fn, void *ctx);
+void cpu_pool_run(struct cpu_pool *p, int64_t n, cpu_task *fn, void *ctx);
 /* fn(ctx, r0, r1) for ranges that cover 0 … n−1; cost is the work of one row in elements touched. A range never depends on
  * what is computed, so fn must give a row the same bits in any range. */
 typedef void cpu_range(void *ctx, int64_t r0, int64_t r1);

@@ -1,7 +1,6 @@
 /* kernels/cpu: device, memory, threads, and the table. Work is done when a call returns. */
 #include "kernels/cpu/cpu_ops.h"
 
-#include <omp.h>
 #include <stdbool.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -66,6 +65,7 @@ static void cpu_close(kn_dev *dev)
 {
 	if (!dev)
 		return;
+	cpu_pool_free(dev->pool);
 	free(dev->scratch);
 	free(dev);
 }
@@ -85,7 +85,12 @@ static int cpu_open(int32_t ordinal, int32_t n_threads, kn_dev **dev_p)
 	if (!dev)
 		return cpu_fail(NULL, KN_E_MEMORY, "out of memory for the device");
 	dev->vec = vec;
-	dev->n_threads = n_threads ? n_threads : omp_get_num_procs();
+	dev->n_threads = n_threads ? n_threads : cpu_pool_processors();
+	dev->pool = cpu_pool_new(dev->n_threads);
+	if (!dev->pool) {
+		free(dev);
+		return cpu_fail(NULL, KN_E_MEMORY, "out of memory for %d threads", (int)n_threads);
+	}
 	snprintf(dev->describe, sizeof dev->describe, "cpu: %s, %d threads", vec->name, dev->n_threads);
 	*dev_p = dev;
 	return KN_OK;
@@ -236,14 +241,7 @@ void *cpu_scratch(kn_dev *dev, uint64_t bytes)
 /* ---- threads ---- */
 void cpu_par(kn_dev *dev, int64_t n, cpu_task *fn, void *ctx)
 {
-	if (n <= 1 || dev->n_threads == 1) {
-		for (int64_t i = 0; i < n; i++)
-			fn(ctx, i, 0);
-		return;
-	}
-#pragma omp parallel for schedule(dynamic, 1) num_threads(dev->n_threads)
-	for (int64_t i = 0; i < n; i++)
-		fn(ctx, i, omp_get_thread_num());
+	cpu_pool_run(dev->pool, n, fn, ctx);
 }
 
 struct rows_ctx {
