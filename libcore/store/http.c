@@ -1,5 +1,5 @@
-/* store: the HTTP engine. One thread drives one curl multi handle, so parts move while their owners compute; the owners
- * submit tries and wait for them in groups. No retry is decided here. */
+/* store: the HTTP engine. A few lanes, each a thread that drives one curl multi handle, so parts move while their owners
+ * compute; the owners submit tries and wait for them in groups. No retry is decided here. */
 #include <curl/curl.h>
 #include <errno.h>
 #include <signal.h>
@@ -12,27 +12,37 @@
 #define TRICKLE         512             /* bytes per second that count as life */
 #define BUCKET_S        0.1             /* burst of the bandwidth limit, in seconds of it */
 #define HEAD_MAX        (256u << 10)
+#define LANES_MAX       4               /* one thread moves some GB/s; more only help on many cores */
+#define IDLE_MAX        64
+#define PAUSED_MAX      256
 
 struct sky_http_group {
 	pthread_cond_t cond;
 	struct sky_try *done, **done_end;
-	int n_flying;
+};
+
+struct lane {
+	struct sky_http *h;
+	CURLM *multi;
+	pthread_t thread;
+	struct sky_try *queue;          /* submitted, under the engine's lock */
+	int n_flying, n_cancel;         /* under the lock */
+	/* of the thread alone */
+	struct sky_try *live;           /* on the multi handle, by live_next */
+	CURL *idle[IDLE_MAX];           /* handles between tries keep nothing but memory */
+	int n_idle;
+	struct sky_try *paused[PAUSED_MAX];
+	int n_paused;
 };
 
 struct sky_http {
 	struct sky_http_opt opt;
-	CURLM *multi;
-	pthread_t thread;
-	pthread_mutex_t lock;
-	struct sky_try *queue;          /* submitted, under the lock */
-	int stop, n_cancel;
-	/* of the thread alone */
-	struct sky_try *live;           /* on the multi handle, by live_next */
-	CURL *idle[64];                 /* handles between tries keep nothing but memory */
-	int n_idle;
+	struct lane lanes[LANES_MAX];
+	int n_lanes;                    /* that run */
+	pthread_mutex_t lock;           /* of queues, groups and stop */
+	int stop;
+	pthread_mutex_t bucket_lock;
 	double tokens, t_tokens;        /* bandwidth: bytes that may move now */
-	struct sky_try *paused[256];
-	int n_paused;
 };
 
 /* ---- header fields ---- */
@@ -108,47 +118,48 @@ char *sky_try_head(const struct sky_try *t, const char *name, char *out, size_t 
 
 /* ---- bandwidth limit: a bucket of bytes for all transfers together ---- */
 
-static void fill_bucket(struct sky_http *h)
+/* What may move now; `used` is taken off first. */
+static double bucket(struct sky_http *h, double used)
 {
-	double now = sky_now(), max = (double)h->opt.bw_limit * BUCKET_S;
+	double now, max = (double)h->opt.bw_limit * BUCKET_S, have;
 
+	if (h->opt.bw_limit == 0) {
+		return 1;
+	}
+	pthread_mutex_lock(&h->bucket_lock);
+	now = sky_now();
 	h->tokens += (now - h->t_tokens) * (double)h->opt.bw_limit;
 	h->t_tokens = now;
 	max = max < 65536 ? 65536 : max;
-	h->tokens = h->tokens > max ? max : h->tokens;
+	h->tokens = (h->tokens > max ? max : h->tokens) - used;
+	have = h->tokens;
+	pthread_mutex_unlock(&h->bucket_lock);
+	return have;
 }
 
 /* Nonzero when the transfer must pause until the bucket has something again. */
 static int must_pause(struct sky_try *t)
 {
-	struct sky_http *h = t->http;
+	struct lane *l = t->lane;
 
-	if (h->opt.bw_limit == 0) {
-		return 0;
-	}
-	fill_bucket(h);
-	if (h->tokens > 0 || h->n_paused == 256) {
+	if (l->h->opt.bw_limit == 0 || l->n_paused == PAUSED_MAX || bucket(l->h, 0) > 0) {
 		return 0;
 	}
 	t->paused = 1;
-	h->paused[h->n_paused++] = t;
+	l->paused[l->n_paused++] = t;
 	return 1;
 }
 
-static void resume_paused(struct sky_http *h)
+static void resume_paused(struct lane *l)
 {
-	struct sky_try *now[256];
-	int n = h->n_paused;
+	struct sky_try *now[PAUSED_MAX];
+	int n = l->n_paused;
 
-	if (n == 0) {
+	if (n == 0 || bucket(l->h, 0) <= 0) {
 		return;
 	}
-	fill_bucket(h);
-	if (h->tokens <= 0) {
-		return;
-	}
-	memcpy(now, h->paused, sizeof(now[0]) * (size_t)n);
-	h->n_paused = 0;
+	memcpy(now, l->paused, sizeof(now[0]) * (size_t)n);
+	l->n_paused = 0;
 	for (int i = 0; i < n; i++) {
 		now[i]->paused = 0;
 		curl_easy_pause(now[i]->easy, CURLPAUSE_CONT);  /* may call back and pause again */
@@ -170,12 +181,9 @@ static size_t on_read(char *p, size_t size, size_t n, void *arg)
 	if (must_pause(t)) {
 		return CURL_READFUNC_PAUSE;
 	}
-	if (t->http->opt.bw_limit && (double)n > t->http->tokens && t->http->tokens > 1) {
-		n = (size_t)t->http->tokens;
-	}
 	memcpy(p, t->body + t->n_sent, n);
 	t->n_sent += n;
-	t->http->tokens -= (double)n;
+	bucket(((struct lane *)t->lane)->h, (double)n);
 	return n;
 }
 
@@ -254,7 +262,7 @@ static size_t on_body(char *p, size_t size, size_t n, void *arg)
 	if (must_pause(t)) {
 		return CURL_WRITEFUNC_PAUSE;
 	}
-	t->http->tokens -= (double)n;
+	bucket(((struct lane *)t->lane)->h, (double)n);
 	curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
 	if (status / 100 == 2) {
 		t->too_long = is_too_long(t, n);
@@ -336,10 +344,11 @@ static int set_limits(struct sky_http *h, struct sky_try *t)
 	return rc;
 }
 
-static int begin(struct sky_http *h, struct sky_try *t)
+static int begin(struct lane *l, struct sky_try *t)
 {
+	struct sky_http *h = l->h;
 	const char *ca = getenv("AWS_CA_BUNDLE");
-	CURL *e = h->n_idle > 0 ? h->idle[--h->n_idle] : curl_easy_init();
+	CURL *e = l->n_idle > 0 ? l->idle[--l->n_idle] : curl_easy_init();
 	int rc = 0;
 
 	t->easy = e;
@@ -366,16 +375,17 @@ static int begin(struct sky_http *h, struct sky_try *t)
 	if (rc != 0) {
 		return -1;
 	}
-	return curl_multi_add_handle(h->multi, e) == CURLM_OK ? 0 : -1;
+	return curl_multi_add_handle(l->multi, e) == CURLM_OK ? 0 : -1;
 }
 
 /* Takes the handle off and gives the try to its group. */
-static void finish(struct sky_http *h, struct sky_try *t, int code)
+static void finish(struct lane *l, struct sky_try *t, int code)
 {
+	struct sky_http *h = l->h;
 	curl_off_t length = -1;
 	long status = 0;
 
-	for (struct sky_try **at = &h->live; *at; at = &(*at)->live_next) {
+	for (struct sky_try **at = &l->live; *at; at = &(*at)->live_next) {
 		if (*at == t) {
 			*at = t->live_next;
 			break;
@@ -384,10 +394,10 @@ static void finish(struct sky_http *h, struct sky_try *t, int code)
 	if (t->easy) {
 		curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
 		curl_easy_getinfo(t->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
-		curl_multi_remove_handle(h->multi, t->easy);
+		curl_multi_remove_handle(l->multi, t->easy);
 		curl_easy_reset(t->easy);
-		if (h->n_idle < 64) {
-			h->idle[h->n_idle++] = t->easy;
+		if (l->n_idle < IDLE_MAX) {
+			l->idle[l->n_idle++] = t->easy;
 		} else {
 			curl_easy_cleanup(t->easy);
 		}
@@ -395,9 +405,9 @@ static void finish(struct sky_http *h, struct sky_try *t, int code)
 	}
 	curl_slist_free_all(t->slist);
 	t->slist = NULL;
-	for (int i = 0; i < h->n_paused; i++) {
-		if (h->paused[i] == t) {
-			h->paused[i--] = h->paused[--h->n_paused];
+	for (int i = 0; i < l->n_paused; i++) {
+		if (l->paused[i] == t) {
+			l->paused[i--] = l->paused[--l->n_paused];
 		}
 	}
 	t->status = (int)status;
@@ -411,31 +421,32 @@ static void finish(struct sky_http *h, struct sky_try *t, int code)
 	t->next = NULL;
 	*t->group->done_end = t;
 	t->group->done_end = &t->next;
-	t->group->n_flying--;
+	l->n_flying--;
 	pthread_cond_broadcast(&t->group->cond);
 	pthread_mutex_unlock(&h->lock);
 }
 
-static void take_queue(struct sky_http *h)
+static void take_queue(struct lane *l)
 {
+	struct sky_http *h = l->h;
 	struct sky_try *t, *next, *dead = NULL;
 
 	pthread_mutex_lock(&h->lock);
-	t = h->queue;
-	h->queue = NULL;
+	t = l->queue;
+	l->queue = NULL;
 	pthread_mutex_unlock(&h->lock);
 	for (; t; t = next) {           /* nobody else looks at `next` of a try that left the queue */
 		next = t->next;
-		t->live_next = h->live;
-		h->live = t;
-		if (begin(h, t) < 0) {
-			finish(h, t, CURLE_FAILED_INIT);
+		t->live_next = l->live;
+		l->live = t;
+		if (begin(l, t) < 0) {
+			finish(l, t, CURLE_FAILED_INIT);
 		}
 	}
 	pthread_mutex_lock(&h->lock);
-	if (h->n_cancel > 0) {
-		h->n_cancel = 0;
-		for (t = h->live; t; t = t->live_next) {
+	if (l->n_cancel > 0) {
+		l->n_cancel = 0;
+		for (t = l->live; t; t = t->live_next) {
 			if (t->cancelled) {
 				t->next = dead;
 				dead = t;
@@ -445,38 +456,38 @@ static void take_queue(struct sky_http *h)
 	pthread_mutex_unlock(&h->lock);
 	for (; dead; dead = next) {
 		next = dead->next;
-		finish(h, dead, CURLE_ABORTED_BY_CALLBACK);
+		finish(l, dead, CURLE_ABORTED_BY_CALLBACK);
 	}
 }
 
-static void *engine(void *arg)
+static void *lane_main(void *arg)
 {
-	struct sky_http *h = arg;
+	struct lane *l = arg;
 	int running, n_left;
 
 	for (;;) {
 		CURLMsg *m;
 
-		pthread_mutex_lock(&h->lock);
-		running = !h->stop;
-		pthread_mutex_unlock(&h->lock);
+		pthread_mutex_lock(&l->h->lock);
+		running = !l->h->stop;
+		pthread_mutex_unlock(&l->h->lock);
 		if (!running) {
 			return NULL;
 		}
-		take_queue(h);
-		resume_paused(h);
-		curl_multi_perform(h->multi, &n_left);
-		while ((m = curl_multi_info_read(h->multi, &n_left))) {
+		take_queue(l);
+		resume_paused(l);
+		curl_multi_perform(l->multi, &n_left);
+		while ((m = curl_multi_info_read(l->multi, &n_left))) {
 			char *priv = NULL;
 
 			if (m->msg == CURLMSG_DONE) {
 				int code = (int)m->data.result;
 
 				curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &priv);
-				finish(h, (struct sky_try *)(void *)priv, code);
+				finish(l, (struct sky_try *)(void *)priv, code);
 			}
 		}
-		curl_multi_poll(h->multi, NULL, 0, h->n_paused > 0 ? 10 : 1000, NULL);
+		curl_multi_poll(l->multi, NULL, 0, l->n_paused > 0 ? 10 : 1000, NULL);
 	}
 }
 
@@ -490,31 +501,53 @@ static void init_curl(void)
 	curl_ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
 }
 
-int sky_http_new(const struct sky_http_opt *opt, struct sky_http **h_p, struct sky_err *err)
+static int start_lane(struct sky_http *h, struct sky_err *err)
 {
-	struct sky_http *h;
+	struct lane *l = &h->lanes[h->n_lanes];
 	sigset_t all, old;
 	int rc;
 
+	l->h = h;
+	l->multi = curl_multi_init();
+	if (!l->multi) {
+		return sky_fail_mem(err, "HTTP engine");
+	}
+	curl_multi_setopt(l->multi, CURLMOPT_MAXCONNECTS, (long)(2 * h->opt.n_parallel + 8));
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);       /* signals are the program's, not this thread's */
+	rc = pthread_create(&l->thread, NULL, lane_main, l);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (rc != 0) {
+		curl_multi_cleanup(l->multi);
+		return sky_fail(err, SKY_E_LIMIT, "no thread for the HTTP engine: %s", strerror(rc));
+	}
+	h->n_lanes++;
+	return 0;
+}
+
+int sky_http_new(const struct sky_http_opt *opt, struct sky_http **h_p, struct sky_err *err)
+{
+	struct sky_http *h;
+	int n = sky_cpu_count(), rc = 0;
+
 	pthread_once(&curl_once, init_curl);
 	h = calloc(1, sizeof(*h));
-	if (!curl_ready || !h || !(h->multi = curl_multi_init())) {
+	if (!curl_ready || !h) {
 		free(h);
 		return sky_fail(err, SKY_E_LIMIT, "the HTTP library does not start");
 	}
 	h->opt = *opt;
 	h->t_tokens = sky_now();
 	pthread_mutex_init(&h->lock, NULL);
-	curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)(2 * opt->n_parallel + 8));
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);       /* signals are the program's, not this thread's */
-	rc = pthread_create(&h->thread, NULL, engine, h);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (rc != 0) {
-		curl_multi_cleanup(h->multi);
-		pthread_mutex_destroy(&h->lock);
-		free(h);
-		return sky_fail(err, SKY_E_LIMIT, "no thread for the HTTP engine: %s", strerror(rc));
+	pthread_mutex_init(&h->bucket_lock, NULL);
+	n = n > LANES_MAX ? LANES_MAX : n;
+	n = n > opt->n_parallel ? opt->n_parallel : n;
+	for (int i = 0; rc == 0 && i < n; i++) {
+		rc = start_lane(h, err);
+	}
+	if (rc < 0) {
+		sky_http_free(h);
+		return rc;
 	}
 	*h_p = h;
 	return 0;
@@ -528,13 +561,18 @@ void sky_http_free(struct sky_http *h)
 	pthread_mutex_lock(&h->lock);
 	h->stop = 1;
 	pthread_mutex_unlock(&h->lock);
-	curl_multi_wakeup(h->multi);
-	pthread_join(h->thread, NULL);
-	for (int i = 0; i < h->n_idle; i++) {
-		curl_easy_cleanup(h->idle[i]);
+	for (int i = 0; i < h->n_lanes; i++) {
+		struct lane *l = &h->lanes[i];
+
+		curl_multi_wakeup(l->multi);
+		pthread_join(l->thread, NULL);
+		for (int k = 0; k < l->n_idle; k++) {
+			curl_easy_cleanup(l->idle[k]);
+		}
+		curl_multi_cleanup(l->multi);
 	}
-	curl_multi_cleanup(h->multi);
 	pthread_mutex_destroy(&h->lock);
+	pthread_mutex_destroy(&h->bucket_lock);
 	free(h);
 }
 
@@ -563,18 +601,34 @@ void sky_http_group_free(struct sky_http_group *g)
 	}
 }
 
+/* The lane with least to do; the first of equals, so that lone requests share one kept connection. */
+static struct lane *choose_lane(struct sky_http *h)
+{
+	struct lane *best = &h->lanes[0];
+
+	for (int i = 1; i < h->n_lanes; i++) {
+		if (h->lanes[i].n_flying < best->n_flying) {
+			best = &h->lanes[i];
+		}
+	}
+	return best;
+}
+
 void sky_http_submit(struct sky_http *h, struct sky_http_group *g, struct sky_try *t)
 {
-	t->http = h;
+	struct lane *l;
+
 	t->group = g;
 	t->done = t->cancelled = 0;
 	t->length = UINT64_MAX;
 	pthread_mutex_lock(&h->lock);
-	g->n_flying++;
-	t->next = h->queue;
-	h->queue = t;
+	l = choose_lane(h);
+	t->lane = l;
+	l->n_flying++;
+	t->next = l->queue;
+	l->queue = t;
 	pthread_mutex_unlock(&h->lock);
-	curl_multi_wakeup(h->multi);
+	curl_multi_wakeup(l->multi);
 }
 
 /* A finished try of the group, or NULL after `s` seconds (at once for 0). */
@@ -612,8 +666,8 @@ void sky_http_cancel(struct sky_http *h, struct sky_try *t)
 	pthread_mutex_lock(&h->lock);
 	if (!t->done) {
 		t->cancelled = 1;
-		h->n_cancel++;
+		((struct lane *)t->lane)->n_cancel++;
 	}
 	pthread_mutex_unlock(&h->lock);
-	curl_multi_wakeup(h->multi);
+	curl_multi_wakeup(((struct lane *)t->lane)->multi);
 }

@@ -1,4 +1,4 @@
-/* store, inside: HTTP. Two levels: a try is one exchange over the wire, done by the engine's own thread; a call is one
+/* store, inside: HTTP. Two levels: a try is one exchange over the wire, done by a thread of the engine; a call is one
  * request with all its tries, driven by the thread that wants the answer. */
 #ifndef SKY_STORE_HTTP_INT_H
 #define SKY_STORE_HTTP_INT_H
@@ -50,7 +50,7 @@ struct sky_try {
 	void *easy, *slist;
 	uint64_t n_sent;
 	int paused, cancelled, done;
-	struct sky_http *http;
+	void *lane;
 	struct sky_http_group *group;
 	struct sky_try *next, *live_next;
 };

@@ -1,4 +1,6 @@
 /* store: one object in parallel ranges, and the small arithmetic of checksums in headers. */
+#include <errno.h>
+#include <fcntl.h>
 #include "store/s3_int.h"
 
 /* ---- CRC32C of a whole from the CRCs of its parts ----
@@ -168,6 +170,10 @@ int sky_ranges_get(struct sky_ranges *g, const char *what, uint64_t off, uint64_
 
 	while (n / x.part > 1000000) {
 		x.part *= 2;
+	}
+	/* Room for all of it first: a full disk is known before the transfer, and the file grows once. */
+	if (!mem && n > 0 && fallocate(fd, 0, (off_t)fd_off, (off_t)n) < 0 && errno == ENOSPC) {
+		return sky_fail_sys(err, "%s: writing %llu bytes", what, (unsigned long long)n);
 	}
 	x.n_range = (int64_t)((n + x.part - 1) / x.part);
 	x.v = calloc((size_t)x.n_range + 1, sizeof(*x.v));
