@@ -80,21 +80,13 @@ bool ji_args(struct ji *in, const struct jargs *args, struct jargroom *room, str
 			}
 			for (uint32_t k = 0; !in->rc && k < x.u.m->n && kw.u.l->n < 256; k++) {
 				struct jv key = x.u.m->e[k].k;
-				struct jname *name = ji_alloc(in, sizeof(*name));
-				const struct jname *known = key.t == JT_STR ? jtree_find(in->tree, key.u.s->p, key.u.s->n) : NULL;
+				const struct jname *name = key.t == JT_STR ? ji_name(in, key.u.s) : NULL;
 
-				if (name && key.t == JT_STR && !known) {
-					char *copy = ji_alloc(in, key.u.s->n + 1u);
-
-					if (copy) {
-						memcpy(copy, key.u.s->p, key.u.s->n);
-						copy[key.u.s->n] = 0;
-						*name = (struct jname){ .s = { .p = copy, .n = key.u.s->n },
-							.hash = jhash(copy, key.u.s->n), .meth_str = -1, .meth_list = -1, .meth_dict = -1 };
-					}
+				if (!name) {
+					ji_fail(in, SKY_E_DATA, "keywords must be strings");
 				}
 				if (!in->rc) {
-					names[kw.u.l->n] = known ? known : name;
+					names[kw.u.l->n] = name;
 					ji_push(in, kw.u.l, x.u.m->e[k].v);
 				}
 			}

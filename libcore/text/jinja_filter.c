@@ -1,5 +1,6 @@
 /* jinja: filters of one value (part of text). Those of sequences are in jinja_filter_seq.c. */
 #include <math.h>
+#include <utf8proc.h>
 #include "text/jinja_int.h"
 
 static const struct jv *arg(const struct jcallargs *a, uint32_t i, const char *name)
@@ -159,8 +160,10 @@ static struct jv f_indent(struct ji *in, struct jv v, const struct jcallargs *a)
 	const char *p;
 	int64_t w = 4;
 
-	v = ji_to_str(in, v);
-	if (in->rc) {
+	if (v.t != JT_STR) {
+		if (ji_check(in, v)) {
+			ji_fail(in, SKY_E_DATA, "'%s' object has no attribute 'splitlines'", ji_type_name(v));
+		}
 		return v;
 	}
 	if (width && width->t == JT_STR) {
@@ -204,6 +207,9 @@ static struct jv f_truncate(struct ji *in, struct jv v, const struct jcallargs *
 	struct jv tail = end ? *end : ji_str(in, "...", 3, 0), head;
 	struct jmark m;
 
+	if (v.t != JT_STR && ji_len(in, v) <= length + leeway) {
+		return v;
+	}
 	v = ji_to_str(in, v);
 	if (in->rc || tail.t != JT_STR) {
 		return v;
@@ -246,9 +252,11 @@ static struct jv f_wordcount(struct ji *in, struct jv v, const struct jcallargs 
 
 	(void)a;
 	v = ji_to_str(in, v);
-	for (uint32_t i = 0; !in->rc && i < v.u.s->n; i++) {
-		uint8_t c = (uint8_t)v.u.s->p[i];
-		bool w = c >= 0x80 || c == '_' || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z');
+	for (uint32_t i = 0; !in->rc && i < v.u.s->n;) {
+		uint32_t cp = ju_next(v.u.s->p, v.u.s->n, &i);
+		utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)cp);
+		bool w = cp == '_' || (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO) || c == UTF8PROC_CATEGORY_ND ||
+		         c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO;
 
 		n += w && !word;
 		word = w;
@@ -333,6 +341,7 @@ static bool text_to_int(const struct jstr *s, int64_t base, int64_t *i_p)
 static struct jv f_int(struct ji *in, struct jv v, const struct jcallargs *a)
 {
 	const struct jv *def = arg(a, 0, "default");
+	char text[400], *big;
 	int64_t i;
 	double d;
 
@@ -349,7 +358,17 @@ static struct jv f_int(struct ji *in, struct jv v, const struct jcallargs *a)
 	if ((v.t == JT_FLOAT || (v.t == JT_STR && text_to_double(v.u.s, &d))) && fabs(d) < 9.2e18) {
 		return jv_int((int64_t)d);
 	}
-	if (v.t == JT_UNDEF && v.f == JU_UNSAFE) {
+	if (v.t == JT_FLOAT && isfinite(d)) {
+		snprintf(text, sizeof(text), "%.0f", d);
+		big = ji_alloc(in, strlen(text) + 1);
+		if (big) {
+			memcpy(big, text, strlen(text) + 1);
+			v = ji_str(in, big, strlen(text), v.org);
+			v.t = in->rc ? v.t : JT_BIG;
+		}
+		return v;
+	}
+	if (v.t == JT_UNDEF) {
 		ji_check(in, v);
 	}
 	return def ? *def : jv_int(0);
@@ -360,7 +379,7 @@ static struct jv f_float(struct ji *in, struct jv v, const struct jcallargs *a)
 	const struct jv *def = arg(a, 0, "default");
 	double d;
 
-	if (v.t == JT_UNDEF && v.f == JU_UNSAFE) {
+	if (v.t == JT_UNDEF) {
 		ji_check(in, v);
 	}
 	if (v.t == JT_FLOAT) {
@@ -406,7 +425,7 @@ static struct jv f_round(struct ji *in, struct jv v, const struct jcallargs *a)
 	prec = prec < -300 ? -300 : prec > 300 ? 300 : prec;
 	if (how == 'e' || how == 'l') {         /* ceil, floor */
 		scale = pow(10, (double)prec);
-		return jv_float((how == 'e' ? ceil(d * scale) : floor(d * scale)) / scale);
+		return jv_float((how == 'e' ? ceil(d * scale) : floor(d * scale)) / scale + 0.0);   /* never -0.0 */
 	}
 	if (v.t != JT_FLOAT && prec >= 0) {
 		return jv_int(v.u.i);
@@ -440,7 +459,7 @@ static struct jv f_length(struct ji *in, struct jv v, const struct jcallargs *a)
 static struct jv f_attr(struct ji *in, struct jv v, const struct jcallargs *a)
 {
 	const struct jv *name = arg(a, 0, "name");
-	const struct jname *n = name && name->t == JT_STR ? jtree_find(in->tree, name->u.s->p, name->u.s->n) : NULL;
+	const struct jname *n = name && name->t == JT_STR ? ji_name(in, name->u.s) : NULL;
 
 	if (n && v.t != JT_DICT) {
 		return ji_getattr(in, v, n);

@@ -192,6 +192,9 @@ static struct jv f_map(struct ji *in, struct jv v, const struct jcallargs *a)
 		rest.pos++;
 		rest.n--;
 	}
+	if (!jv_true(in, v)) {
+		return ji_list(in, JT_GEN, 0);  /* none and 0 count as empty here, as in Jinja2 */
+	}
 	if (!ji_iter(in, v, &it)) {
 		return jv_undef(NULL);
 	}
@@ -230,6 +233,9 @@ static struct jv choose(struct ji *in, struct jv v, const struct jcallargs *a, b
 		rest.pos++;
 		rest.n--;
 	}
+	if (!jv_true(in, v)) {
+		return ji_list(in, JT_GEN, 0);
+	}
 	if (!ji_iter(in, v, &it)) {
 		return jv_undef(NULL);
 	}
@@ -265,21 +271,24 @@ static struct jv f_rejectattr(struct ji *in, struct jv v, const struct jcallargs
 }
 
 /* ---- order ---- */
-/* Keys to compare elements by: case folded, by attribute (several with commas give a tuple). */
-static struct jv *sort_keys(struct ji *in, const struct jlist *l, bool cased, const struct jv *attr)
+/* Keys to compare elements by: case folded, by attribute. list: each is a list, of several attributes with commas, as
+ * Jinja2's sort has it (equal elements need no order then). */
+static struct jv *sort_keys(struct ji *in, const struct jlist *l, bool cased, const struct jv *attr, bool list)
 {
 	struct jv *keys = ji_alloc(in, (l->n + 1) * sizeof(*keys));
 
 	for (uint32_t i = 0; !in->rc && i < l->n; i++) {
 		uint32_t from = 0;
 
-		if (!attr || attr->t == JT_NONE) {
-			keys[i] = fold(in, l->v[i], cased);
-			continue;
-		}
-		if (attr->t != JT_STR || !memchr(attr->u.s->p, ',', attr->u.s->n)) {
-			keys[i] = dotted(in, l->v[i], *attr);
+		if (!attr || attr->t != JT_STR || !list) {
+			keys[i] = attr && attr->t != JT_NONE ? dotted(in, l->v[i], *attr) : l->v[i];
 			keys[i] = in->rc ? keys[i] : fold(in, keys[i], cased);
+			if (list && !in->rc) {
+				struct jv one = ji_list(in, JT_LIST, 1);
+
+				ji_push(in, in->rc ? NULL : one.u.l, keys[i]);
+				keys[i] = one;
+			}
 			continue;
 		}
 		keys[i] = ji_list(in, JT_LIST, 2);
@@ -302,7 +311,7 @@ static struct jv f_sort(struct ji *in, struct jv v, const struct jcallargs *a)
 	if (in->rc) {
 		return r;
 	}
-	keys = sort_keys(in, r.u.l, option(in, a, 1, "case_sensitive"), ja_get(a, 2, "attribute"));
+	keys = sort_keys(in, r.u.l, option(in, a, 1, "case_sensitive"), ja_get(a, 2, "attribute"), true);
 	if (keys) {
 		ji_sort(in, r.u.l->v, keys, r.u.l->n, option(in, a, 0, "reverse"));
 	}
@@ -316,9 +325,9 @@ static struct jv f_unique(struct ji *in, struct jv v, const struct jcallargs *a)
 	if (in->rc) {
 		return r;
 	}
-	keys = sort_keys(in, all.u.l, option(in, a, 0, "case_sensitive"), ja_get(a, 1, "attribute"));
+	keys = sort_keys(in, all.u.l, option(in, a, 0, "case_sensitive"), ja_get(a, 1, "attribute"), false);
 	for (uint32_t i = 0; keys && !in->rc && i < all.u.l->n; i++) {
-		if (!jdict_get(seen.u.m, keys[i])) {
+		if (ji_hashable(in, keys[i]) && !jdict_get(seen.u.m, keys[i])) {
 			ji_dict_set(in, seen.u.m, keys[i], jv_none());
 			ji_push(in, r.u.l, all.u.l->v[i]);
 		}
@@ -334,7 +343,7 @@ static struct jv extreme(struct ji *in, struct jv v, const struct jcallargs *a, 
 	if (in->rc) {
 		return all;
 	}
-	keys = sort_keys(in, all.u.l, option(in, a, 0, "case_sensitive"), ja_get(a, 1, "attribute"));
+	keys = sort_keys(in, all.u.l, option(in, a, 0, "case_sensitive"), ja_get(a, 1, "attribute"), false);
 	if (!keys || all.u.l->n == 0) {
 		return jv_undef(NULL);
 	}

@@ -312,6 +312,7 @@ bool ji_push(struct ji *in, struct jlist *l, struct jv v);
 struct jv ji_dict(struct ji *in, enum jtype t, uint32_t cap);
 const struct jv *jdict_get(const struct jdict *m, struct jv key);
 const struct jv *jdict_find(const struct jdict *m, const struct jstr *s, uint32_t hash);
+bool ji_hashable(struct ji *in, struct jv key);   /* false, rc set, for lists, dicts and tuples with such */
 bool ji_dict_set(struct ji *in, struct jdict *m, struct jv key, struct jv v);
 struct jv ji_copy_list(struct ji *in, struct jv src, enum jtype t);
 /* Anything that can be walked; sets rc with Python's words otherwise. Walks a generator empty. */
@@ -345,6 +346,7 @@ bool ji_contains(struct ji *in, struct jv item, struct jv box);
 struct jv ji_binary(struct ji *in, enum jop op, struct jv a, struct jv b);
 struct jv ji_getattr(struct ji *in, struct jv o, const struct jname *name);
 struct jv ji_getitem(struct ji *in, struct jv o, struct jv key);
+const struct jname *ji_name(struct ji *in, const struct jstr *s);        /* of the tree, else made for this render */
 struct jv ji_slice(struct ji *in, struct jv o, struct jv a, struct jv b, struct jv c);
 bool ji_index(struct jv v, int64_t *out);       /* integers and booleans */
 bool ji_check(struct ji *in, struct jv v);      /* false, rc set, when v is undefined */
@@ -366,12 +368,13 @@ int16_t jinja_str_method(const char *p, size_t n);
 int16_t jinja_list_method(const char *p, size_t n);
 int16_t jinja_dict_method(const char *p, size_t n);
 bool jinja_list_mutates(int16_t m);
+bool jinja_tuple_has(int16_t m);          /* the list method is one of tuples and ranges, too */
 bool jinja_dict_mutates(int16_t m);
 struct jv ji_call_method(struct ji *in, struct jv self, const struct jname *name, const struct jcallargs *a);
 struct jv ji_str_method(struct ji *in, struct jv s, int16_t m, const struct jcallargs *a);
 struct jv ji_strip(struct ji *in, struct jv s, const struct jv *chars, int sides);      /* sides: 1 left, 2 right */
 struct jv ji_replace(struct ji *in, struct jv s, struct jv from, struct jv to, int64_t max);
-struct jv ji_case(struct ji *in, struct jv s, int how);         /* 'l', 'u', 't' title, 'c' capitalize, 's' swap */
+struct jv ji_case(struct ji *in, struct jv s, int how);         /* 'l', 'u', 't' title, 'c' capitalize, 's' swap, 'f' fold */
 struct jv ji_join(struct ji *in, struct jv sep, struct jv items);
 int64_t jstr_find(const struct jstr *s, const struct jstr *what, uint32_t from);        /* byte offset or −1 */
 struct jv ji_percent(struct ji *in, struct jv fmt, struct jv args);     /* fmt % args */

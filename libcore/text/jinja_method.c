@@ -33,6 +33,11 @@ bool jinja_list_mutates(int16_t m)
 	return m >= LM_MUTATES;
 }
 
+bool jinja_tuple_has(int16_t m)
+{
+	return m == LM_COUNT || m == LM_INDEX;
+}
+
 bool jinja_dict_mutates(int16_t m)
 {
 	return m >= DM_MUTATES;
@@ -72,8 +77,7 @@ static struct jv dict_method(struct ji *in, struct jv v, int16_t m, const struct
 		if (!ja_check(in, a, "get", 1, 2)) {
 			return jv_undef(NULL);
 		}
-		if (a->pos[0].t == JT_LIST || a->pos[0].t == JT_DICT) {
-			ji_fail(in, SKY_E_DATA, "unhashable type: '%s'", ji_type_name(a->pos[0]));
+		if (!ji_hashable(in, a->pos[0])) {
 			return jv_undef(NULL);
 		}
 		found = jdict_get(v.u.m, a->pos[0]);
@@ -126,6 +130,9 @@ struct jv ji_call_method(struct ji *in, struct jv self, const struct jname *name
 	switch (self.t) {
 	case JT_STR:
 		return ji_str_method(in, self, name->meth_str, a);
+	case JT_RANGE:
+		self = ji_to_list(in, self);
+		return in->rc ? self : list_method(in, self, name->meth_list, a);
 	case JT_LIST:
 	case JT_TUPLE:
 		return list_method(in, self, name->meth_list, a);
@@ -315,7 +322,8 @@ struct jv ji_percent(struct ji *in, struct jv fmt, struct jv args)
 		}
 	}
 	ji_put_sub(in, fmt, run, f->n);
-	if ((tuple && used < args.u.l->n) || (!tuple && args.t != JT_DICT && used == 0)) {
+	if ((tuple && used < args.u.l->n) || (!tuple && args.t != JT_DICT && args.t != JT_LIST && args.t != JT_RANGE &&
+	                                        args.t != JT_UNDEF && used == 0)) {
 		ji_fail(in, SKY_E_DATA, "not all arguments converted during string formatting");
 	}
 	return ji_end(in, m);

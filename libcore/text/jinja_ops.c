@@ -236,11 +236,7 @@ bool ji_contains(struct ji *in, struct jv item, struct jv box)
 		return jstr_find(box.u.s, item.u.s, 0) >= 0;
 	}
 	if (box.t == JT_DICT || (box.t == JT_VIEW && box.f == 'k')) {
-		if (item.t == JT_LIST || item.t == JT_DICT) {
-			ji_fail(in, SKY_E_DATA, "unhashable type: '%s'", ji_type_name(item));
-			return false;
-		}
-		return jdict_get(box.u.m, item) != NULL;
+		return ji_hashable(in, item) && jdict_get(box.u.m, item) != NULL;
 	}
 	if (box.t == JT_NONE || box.t == JT_BOOL || box.t == JT_INT || box.t == JT_FLOAT || box.t == JT_NS) {
 		ji_fail(in, SKY_E_DATA, "argument of type '%s' is not iterable", ji_type_name(box));
@@ -291,6 +287,11 @@ static struct jv float_op(struct ji *in, enum jop op, double a, double b)
 	case JO_MUL:
 		return jv_float(a * b);
 	case JO_POW:
+		if (a < 0 && b != floor(b)) {
+			ji_fail(in, SKY_E_DATA, "a fractional power of a negative number is complex, which templates cannot hold");
+		} else if (a == 0 && b < 0) {
+			ji_fail(in, SKY_E_DATA, "0.0 cannot be raised to a negative power");
+		}
 		return jv_float(pow(a, b));
 	default:
 		break;
@@ -428,7 +429,7 @@ struct jv ji_binary(struct ji *in, enum jop op, struct jv a, struct jv b)
 	if (op == JO_MUL && (b.t == JT_INT || b.t == JT_BOOL) && (a.t == JT_STR || a.t == JT_LIST || a.t == JT_TUPLE)) {
 		return repeat(in, a, b.u.i);
 	}
-	if (op == JO_MOD && a.t == JT_STR && b.t != JT_UNDEF) {
+	if (op == JO_MOD && a.t == JT_STR) {
 		return ji_percent(in, a, b);
 	}
 	return unsupported(in, op, a, b);
@@ -510,13 +511,15 @@ struct jv ji_getattr(struct ji *in, struct jv o, const struct jname *name)
 		return name->meth_str >= 0 ? bound(in, o, name) : undef_of(o, name, JU_ATTR);
 	case JT_LIST:
 	case JT_TUPLE:
-		if (name->meth_list >= 0) {
+		if (name->meth_list >= 0 && (o.t == JT_LIST || jinja_tuple_has(name->meth_list))) {
 			if (jinja_list_mutates(name->meth_list)) {
-				return undef_of(o, name, o.t == JT_LIST ? JU_UNSAFE : JU_ATTR);
+				return undef_of(o, name, JU_UNSAFE);
 			}
 			return bound(in, o, name);
 		}
 		return undef_of(o, name, JU_ATTR);
+	case JT_RANGE:
+		return name->meth_list >= 0 && jinja_tuple_has(name->meth_list) ? bound(in, o, name) : undef_of(o, name, JU_ATTR);
 	case JT_LOOP:
 		return loop_attr(in, o, name);
 	case JT_UNDEF:
@@ -565,6 +568,28 @@ int64_t ji_len(struct ji *in, struct jv v)
 	}
 }
 
+const struct jname *ji_name(struct ji *in, const struct jstr *s)
+{
+	const struct jname *known = jtree_find(in->tree, s->p, s->n);
+	struct jname *name;
+	char *copy;
+
+	if (known) {
+		return known;
+	}
+	name = ji_alloc(in, sizeof(*name));
+	copy = ji_alloc(in, s->n + 1u);
+	if (!name || !copy) {
+		return NULL;
+	}
+	memcpy(copy, s->p, s->n);
+	copy[s->n] = 0;
+	*name = (struct jname){ .s = { .p = copy, .n = s->n }, .hash = jhash(copy, s->n), .sym = -1,
+		.meth_str = jinja_str_method(copy, s->n), .meth_list = jinja_list_method(copy, s->n),
+		.meth_dict = jinja_dict_method(copy, s->n) };
+	return name;
+}
+
 struct jv ji_getitem(struct ji *in, struct jv o, struct jv key)
 {
 	const struct jname *name;
@@ -596,16 +621,9 @@ struct jv ji_getitem(struct ji *in, struct jv o, struct jv key)
 		return o.u.l->v[i];
 	}
 	if (key.t == JT_STR && o.t != JT_NS) {
-		/* subscript first, then attribute: message['items'] may be the method; names of the template only, since a
-		 * method needs its interned name */
-		name = jtree_find(in->tree, key.u.s->p, key.u.s->n);
-		if (name && (o.t != JT_DICT || name->meth_dict >= 0)) {
-			return ji_getattr(in, o, name);
-		}
-		return undef_of(o, name, JU_ATTR);
-	}
-	if (!ji_check(in, key)) {
-		return jv_undef(NULL);
+		/* subscript first, then attribute: message['items'] may be the method */
+		name = ji_name(in, key.u.s);
+		return !name || (o.t == JT_DICT && name->meth_dict < 0) ? undef_of(o, name, JU_ATTR) : ji_getattr(in, o, name);
 	}
 	return undef_of(o, NULL, JU_ITEM);
 }
@@ -620,11 +638,17 @@ struct jv ji_slice(struct ji *in, struct jv o, struct jv a, struct jv b, struct 
 		return jv_undef(NULL);
 	}
 	if (o.t != JT_STR && o.t != JT_LIST && o.t != JT_TUPLE && o.t != JT_RANGE) {
-		return undef_of(o, NULL, JU_ITEM);
+		ji_fail(in, SKY_E_DATA, o.t == JT_DICT ? "unhashable type: 'slice'" : "'%s' object is not subscriptable",
+		        ji_type_name(o));
+		return jv_undef(NULL);
 	}
 	if ((c.t != JT_NONE && !ji_index(c, &step)) || (a.t != JT_NONE && !ji_index(a, &i)) ||
 	    (b.t != JT_NONE && !ji_index(b, &i)) || step == 0) {
-		return ji_check(in, a) && ji_check(in, b) && ji_check(in, c) ? undef_of(o, NULL, JU_ITEM) : jv_undef(NULL);
+		if (ji_check(in, a) && ji_check(in, b) && ji_check(in, c)) {
+			ji_fail(in, SKY_E_DATA, step == 0 ? "slice step cannot be zero" :
+			        "slice indices must be integers or None or have an __index__ method");
+		}
+		return jv_undef(NULL);
 	}
 	n = ji_len(in, o);
 	from = step > 0 ? 0 : n - 1;
@@ -659,10 +683,20 @@ struct jv ji_slice(struct ji *in, struct jv o, struct jv a, struct jv b, struct 
 		}
 		return ji_end(in, m);
 	}
+	if (o.t == JT_RANGE) {
+		struct jrange *part = ji_alloc(in, sizeof(*part));
+
+		if (part) {
+			*part = (struct jrange){ .start = o.u.r->start + from * o.u.r->step, .stop = o.u.r->start + to * o.u.r->step,
+				.step = o.u.r->step * step, .n = step > 0 ? (to - from + step - 1) / step : (from - to - step - 1) / -step };
+			part->n = (step > 0 ? from < to : from > to) ? part->n : 0;
+		}
+		return (struct jv){ .t = JT_RANGE, .u.r = part };
+	}
 	r = ji_list(in, o.t == JT_TUPLE ? JT_TUPLE : JT_LIST, (uint32_t)n);
 	r.org = o.org;
 	for (i = from; !in->rc && (step > 0 ? i < to : i > to); i += step) {
-		ji_push(in, r.u.l, o.t == JT_RANGE ? jv_int(o.u.r->start + i * o.u.r->step) : o.u.l->v[i]);
+		ji_push(in, r.u.l, o.u.l->v[i]);
 	}
 	return r;
 }

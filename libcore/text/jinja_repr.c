@@ -211,7 +211,13 @@ void ji_put_repr(struct ji *in, struct jv v, uint32_t org)
 		ji_put(in, v.u.s->p, v.u.s->n, org);
 		break;
 	case JT_STR:
+		if (v.f) {
+			ji_puts(in, "Markup(", org);
+		}
 		repr_str(in, v);
+		if (v.f) {
+			ji_put(in, ")", 1, org);
+		}
 		break;
 	case JT_LIST:
 	case JT_TUPLE:

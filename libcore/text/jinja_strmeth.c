@@ -399,10 +399,20 @@ static bool final_sigma(const struct jstr *s, uint32_t at, uint32_t after)
 	return i >= s->n || !cased(ju_next(s->p, s->n, &i));
 }
 
-static uint32_t map_one(const struct jstr *s, uint32_t at, uint32_t after, uint32_t cp, int how, char out[8])
+static uint32_t map_one(const struct jstr *s, uint32_t at, uint32_t after, uint32_t cp, int how, char out[16])
 {
 	utf8proc_int32_t c = (utf8proc_int32_t)cp;
 
+	if (how == 'f') {
+		utf8proc_int32_t fold[4];
+		utf8proc_ssize_t k = utf8proc_decompose_char(c, fold, 4, UTF8PROC_CASEFOLD, NULL);
+		uint32_t n = 0;
+
+		for (utf8proc_ssize_t i = 0; i < k && i < 3; i++) {
+			n += ju_put(out + n, (uint32_t)fold[i]);
+		}
+		return n;
+	}
 	if (how == 'l') {
 		if (cp == 0x130) {
 			memcpy(out, "i\xcc\x87", 3);
@@ -434,7 +444,7 @@ struct jv ji_case(struct ji *in, struct jv v, int how)
 	while (i < s->n && !in->rc) {
 		uint32_t at = i, cp = ju_next(s->p, s->n, &i), n;
 		int one = how;
-		char out[8];
+		char out[16];
 
 		if (how == 'c') {
 			one = at == 0 ? 't' : 'l';
@@ -445,7 +455,7 @@ struct jv ji_case(struct ji *in, struct jv v, int how)
 			one = (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp) != cp ? 'l' : 'u';
 		}
 		if (cp < 0x80) {
-			out[0] = (char)(one == 'l' ? (cp >= 'A' && cp <= 'Z' ? cp + 32 : cp) :
+			out[0] = (char)(one == 'l' || one == 'f' ? (cp >= 'A' && cp <= 'Z' ? cp + 32 : cp) :
 			                (cp >= 'a' && cp <= 'z' ? cp - 32 : cp));
 			n = 1;
 		} else {
@@ -653,8 +663,9 @@ struct jv ji_str_method(struct ji *in, struct jv v, int16_t m, const struct jcal
 	switch ((enum sm)m) {
 	case SM_CAPITALIZE:
 		return ji_case(in, v, 'c');
-	case SM_LOWER:
 	case SM_CASEFOLD:
+		return ji_case(in, v, 'f');
+	case SM_LOWER:
 		return ji_case(in, v, 'l');
 	case SM_UPPER:
 		return ji_case(in, v, 'u');

@@ -129,9 +129,14 @@ bool ji_test(struct ji *in, int32_t row, struct jv v, const struct jcallargs *a)
 	case TE_TRUE:
 		return v.t == JT_BOOL && v.u.i;
 	case TE_FILTER:
-		return v.t == JT_STR && jinja_filter_id(v.u.s->p, v.u.s->n) >= 0;
 	case TE_TEST:
-		return v.t == JT_STR && jinja_test_id(v.u.s->p, v.u.s->n) >= 0;
+		if (!ji_hashable(in, v)) {
+			return false;
+		}
+		if (id == TE_TEST) {
+			return v.t == JT_STR && jinja_test_id(v.u.s->p, v.u.s->n) >= 0;
+		}
+		return v.t == JT_STR && jinja_filter_id(v.u.s->p, v.u.s->n) >= 0;
 	case TE_FLOAT:
 		return v.t == JT_FLOAT;
 	case TE_INTEGER:

@@ -446,6 +446,20 @@ static bool index_dict(struct ji *in, struct jdict *m)
 	return true;
 }
 
+bool ji_hashable(struct ji *in, struct jv key)
+{
+	for (uint32_t i = 0; key.t == JT_TUPLE && i < key.u.l->n && !in->rc; i++) {
+		if (key.u.l->v[i].t == JT_TUPLE && !ji_step(in, key.u.l->n)) {
+			break;
+		}
+		ji_hashable(in, key.u.l->v[i]);
+	}
+	if (key.t == JT_LIST || key.t == JT_DICT || key.t == JT_VIEW) {
+		ji_fail(in, SKY_E_DATA, "unhashable type: '%s'", ji_type_name(key));
+	}
+	return !in->rc;
+}
+
 bool ji_dict_set(struct ji *in, struct jdict *m, struct jv key, struct jv v)
 {
 	struct jv *old = (struct jv *)jdict_get(m, key);
@@ -453,8 +467,7 @@ bool ji_dict_set(struct ji *in, struct jdict *m, struct jv key, struct jv v)
 	if (in->rc) {
 		return false;
 	}
-	if (key.t == JT_LIST || key.t == JT_DICT) {
-		ji_fail(in, SKY_E_DATA, "unhashable type: '%s'", ji_type_name(key));
+	if (!ji_hashable(in, key)) {
 		return false;
 	}
 	if (old) {

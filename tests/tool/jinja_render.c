@@ -2,7 +2,8 @@
  *
  *	jinja_render TEMPLATE SPECIALS.json NOW [RULE [TOKENIZER]] < CASES.ndjson
  *
- * SPECIALS is an object of special tokens, NOW seconds since 1970. A case is {"messages":…,"tools":…,"kwargs":…}; a line
+ * SPECIALS is an object of special tokens, NOW seconds since 1970. A case is {"messages":…,"tools":…,"kwargs":…}, or has
+ * a "template" of its own; a line
  * {"text":…,"gen":[…],"spans":[[from,to],…],"parts":[[from,to,message,part],…]} or {"error":…} answers it. */
 #include "base/base.h"
 #include "text/text.h"
@@ -99,6 +100,23 @@ static void one(struct sky_renderer *rend, struct sky_masker **m, const struct s
 	}
 }
 
+/* A case that brings its template. */
+static void one_with_template(const char *src, const struct sky_jnode *c, int64_t date, struct sky_buf *out)
+{
+	struct sky_template *t = NULL;
+	struct sky_renderer *r = NULL;
+	struct sky_masker *m = NULL;
+
+	sky_buf_clear(out);
+	if (sky_template_parse(src, strlen(src), "case", &t, &err) < 0 || sky_renderer_new(t, &r, &err) < 0) {
+		fail_line(out);
+	} else {
+		one(r, &m, t, NULL, NULL, c, date, out);
+	}
+	sky_renderer_free(r);
+	sky_template_close(t);
+}
+
 int main(int argc, char **argv)
 {
 	struct sky_buf src, out;
@@ -139,6 +157,8 @@ int main(int argc, char **argv)
 		if (sky_json_parse(line, n, "case", SKY_JSON_PYTHON, &c, &err) < 0) {
 			sky_buf_clear(&out);
 			fail_line(&out);
+		} else if (sky_j_str(sky_j_get(sky_json_root(c), "template"))) {
+			one_with_template(sky_j_str(sky_j_get(sky_json_root(c), "template")), sky_json_root(c), date, &out);
 		} else {
 			one(rend, &m, t, tok, argc > 4 ? &rule : NULL, sky_json_root(c), date, &out);
 		}
