@@ -77,6 +77,13 @@ static struct jv f_forceescape(struct ji *in, struct jv v, const struct jcallarg
 	return f_escape(in, v, NULL);
 }
 
+struct jv ji_escape(struct ji *in, struct jv v)
+{
+	struct jcallargs none = { 0 };
+
+	return f_escape(in, v, &none);
+}
+
 static struct jv f_lower(struct ji *in, struct jv v, const struct jcallargs *a)
 {
 	(void)a;

@@ -392,6 +392,12 @@ static struct jv read_value(struct reader *r, enum place at, uint32_t org)
 struct jv ji_json(struct ji *in, const char *p, size_t n, const char *what, enum jinput how)
 {
 	struct reader r = { .in = in, .p = p, .n = n, .what = what };
+
+	in->n_input += n;
+	if (n > JINJA_MAX_INPUT) {
+		return bad(&r, "the text is longer than a render takes");
+	}
+	in->mem.n_max = JINJA_MAX_MEMORY(in->n_input);
 	struct jv v = read_value(&r, how == JIN_MESSAGES ? IN_MESSAGES : IN_PLAIN, JORG(-1, SKY_PART_OTHER));
 
 	blanks(&r);
@@ -421,6 +427,7 @@ static struct jv from_node(struct ji *in, const struct sky_jnode *n, enum place 
 		break;
 	case SKY_J_STRING:
 		s = sky_j_str(n);
+		in->n_input += strlen(s);
 		return ji_str(in, s, strlen(s), org);
 	case SKY_J_ARRAY:
 		v = ji_list(in, JT_LIST, (uint32_t)sky_j_len(n));
@@ -450,5 +457,6 @@ static struct jv from_node(struct ji *in, const struct sky_jnode *n, enum place 
 
 struct jv ji_jnode(struct ji *in, const struct sky_jnode *n, enum jinput how)
 {
+	in->mem.n_max = 0;      /* the nodes are there already; what they need is bounded by them */
 	return from_node(in, n, how == JIN_MESSAGES ? IN_MESSAGES : IN_PLAIN, JORG(-1, SKY_PART_OTHER));
 }

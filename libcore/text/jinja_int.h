@@ -21,9 +21,11 @@
 #define JINJA_MAX_NEST          200             /* nesting of the source */
 #define JINJA_MAX_DEPTH         3000            /* nested evaluation: recursion of macros times expression depth */
 #define JINJA_MAX_CALLS         180             /* macros inside macros */
-#define JINJA_MAX_STEPS         200000000ll     /* evaluation steps and 32-byte units of copied text */
-#define JINJA_MAX_MEMORY        ((size_t)1 << 30) /* values of one render */
-#define JINJA_MAX_OUTPUT        (512u << 20)    /* text of one render */
+/* Budgets of one render, each a constant and so much a byte of input: */
+#define JINJA_MAX_STEPS(n)      (50000000ll + 100ll * (int64_t)(n))     /* evaluation steps, 32-byte units of copied text */
+#define JINJA_MAX_MEMORY(n)     (((size_t)64 << 20) + 32 * (size_t)(n)) /* values */
+#define JINJA_MAX_OUTPUT(n)     (((size_t)32 << 20) + 16 * (size_t)(n)) /* text */
+#define JINJA_MAX_INPUT         (160u << 20)    /* messages, tools and arguments: spans are 32 bits wide */
 #define JINJA_MAX_RANGE         100000          /* as Jinja2's sandbox */
 
 /* ---- values ---- */
@@ -282,7 +284,8 @@ struct ji {
 	int depth, calls;
 	int flow;               /* 0, 1 break, 2 continue */
 	int loop_kind;          /* enum jloop_kind of the innermost loop */
-	int64_t steps;
+	int64_t steps, max_steps;
+	size_t max_out, n_input;
 	int64_t date;
 	struct jv messages;     /* as the template sees them; kept for masks until the next render */
 	int64_t cap_span;
@@ -387,6 +390,7 @@ bool ja_check(struct ji *in, const struct jcallargs *a, const char *what, uint32
 int32_t jinja_filter_id(const char *p, size_t n);       /* −1 when there is none */
 int32_t jinja_test_id(const char *p, size_t n);
 struct jv ji_filter(struct ji *in, int32_t id, struct jv v, const struct jcallargs *a);
+struct jv ji_escape(struct ji *in, struct jv v);        /* HTML; marked safe. A JT_STR is marked by f = 1 */
 bool ji_test(struct ji *in, int32_t id, struct jv v, const struct jcallargs *a);
 typedef struct jv (*jfilter_fn)(struct ji *in, struct jv v, const struct jcallargs *a);
 struct jfilter { const char *name; jfilter_fn fn; };

@@ -339,10 +339,15 @@ static struct jv field(struct ji *in, const char *p, uint32_t n, const struct jc
 	while (i < n && p[i] != '.' && p[i] != '[') {
 		i++;
 	}
+	if ((i == 0 && *next == UINT32_MAX) || (i > 0 && p[0] >= '0' && p[0] <= '9' && *next + 1 > 1)) {
+		ji_fail(in, SKY_E_DATA, "cannot switch between automatic and manual field numbering");
+		return jv_undef(NULL);
+	}
 	if (i == 0) {
 		v = *next < a->n ? &a->pos[*next] : NULL;
 		(*next)++;
 	} else if (p[0] >= '0' && p[0] <= '9') {
+		*next = UINT32_MAX;     /* from here on only numbers */
 		uint32_t at = 0;
 
 		for (uint32_t k = 0; k < i && p[k] >= '0' && p[k] <= '9' && at < 10000; k++) {

@@ -380,6 +380,10 @@ static struct jv repeat(struct ji *in, struct jv s, int64_t n)
 	struct jmark m;
 
 	if (s.t == JT_STR) {
+		if (n > 0 && s.u.s->n > 0 && (uint64_t)n > in->max_out / s.u.s->n) {
+			ji_fail(in, SKY_E_LIMIT, "a repeated string is longer than %zu MiB", in->max_out >> 20);
+			return s;
+		}
 		m = ji_begin(in);
 		for (int64_t i = 0; i < n && s.u.s->n > 0 && ji_step(in, 1) && !in->rc; i++) {
 			ji_put_str(in, s);
@@ -408,10 +412,21 @@ struct jv ji_binary(struct ji *in, enum jop op, struct jv a, struct jv b)
 		                                           : int_op(in, op, a.u.i, b.u.i);
 	}
 	if (op == JO_ADD && a.t == JT_STR && b.t == JT_STR) {
+		bool markup = a.f || b.f;
+
+		if (markup) {           /* what is not marked safe is escaped when it meets what is */
+			a = ji_escape(in, a);
+			b = ji_escape(in, b);
+			if (in->rc) {
+				return a;
+			}
+		}
 		m = ji_begin(in);
 		ji_put_str(in, a);
 		ji_put_str(in, b);
-		return ji_end(in, m);
+		r = ji_end(in, m);
+		r.f = markup && !in->rc;
+		return r;
 	}
 	if (op == JO_ADD && a.t == b.t && (a.t == JT_LIST || a.t == JT_TUPLE)) {
 		r = ji_list(in, (enum jtype)a.t, a.u.l->n + b.u.l->n);

@@ -764,7 +764,12 @@ static struct jbody body(struct jparse *p, const char *const *ends)
 
 		if (p->tok.t == JK_EOF) {
 			if (ends) {
-				jp_fail(p, line, "Unexpected end of template. The innermost block needs '%s'.", ends[0]);
+				int last = 0;
+
+				while (ends[last + 1]) {
+					last++;
+				}
+				jp_fail(p, line, "Unexpected end of template. The innermost block needs '%s'.", ends[last]);
 			}
 			break;
 		}

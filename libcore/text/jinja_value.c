@@ -20,9 +20,8 @@ void ji_fail(struct ji *in, int code, const char *fmt, ...)
 bool ji_step(struct ji *in, int64_t n)
 {
 	in->steps += n;
-	if (in->steps > JINJA_MAX_STEPS) {
-		ji_fail(in, SKY_E_LIMIT, "the template ran for more than %lld steps and was stopped",
-		        (long long)JINJA_MAX_STEPS);
+	if (in->steps > in->max_steps) {
+		ji_fail(in, SKY_E_LIMIT, "the template ran for more than %lld steps and was stopped", (long long)in->max_steps);
 		return false;
 	}
 	return true;
@@ -189,8 +188,8 @@ static bool grow_out(struct ji *in, size_t n)
 	if (in->rc) {
 		return false;
 	}
-	if (in->out.n + n > JINJA_MAX_OUTPUT) {
-		ji_fail(in, SKY_E_LIMIT, "the render is longer than %u MiB", JINJA_MAX_OUTPUT >> 20);
+	if (in->out.n + n > in->max_out) {
+		ji_fail(in, SKY_E_LIMIT, "the render is longer than %zu MiB", in->max_out >> 20);
 		return false;
 	}
 	rc = sky_buf_reserve(&in->out, n + in->out.n / 2 + 4096, &err);

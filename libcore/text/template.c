@@ -257,8 +257,8 @@ int sky_renderer_new(const struct sky_template *t, struct sky_renderer **r_p, st
 		return sky_fail(err, SKY_E_LIMIT, "out of memory for a renderer");
 	}
 	r->in.t = t;
-	sky_arena_init(&r->in.mem, 1u << 20, JINJA_MAX_MEMORY);
-	sky_buf_init(&r->in.out, JINJA_MAX_OUTPUT + (1u << 20));
+	sky_arena_init(&r->in.mem, 1u << 20, 0);
+	sky_buf_init(&r->in.out, UINT32_MAX);
 	*r_p = r;
 	return 0;
 }
@@ -303,6 +303,9 @@ static int start(struct sky_renderer *r, const struct jtree *tree, const struct 
 	in->capture = in->depth = in->calls = in->flow = 0;
 	in->loop_kind = JL_NONE;
 	in->steps = 0;
+	in->n_input = 0;
+	in->max_out = JINJA_MAX_OUTPUT(0);
+	in->max_steps = JINJA_MAX_STEPS(0);
 	in->date = opt->date;
 	in->messages = jv_none();
 	in->scope = NULL;
@@ -494,6 +497,13 @@ static int run(struct sky_renderer *r, struct jv tools, const struct sky_render_
 	} else if (opt->args_json) {
 		args = ji_json(in, opt->args_json, opt->n_args_json, "template arguments", JIN_PLAIN);
 	}
+	if (!in->rc && in->n_input > JINJA_MAX_INPUT) {
+		ji_fail(in, SKY_E_LIMIT, "messages, tools and arguments have %zu bytes, the limit is %u MiB", in->n_input,
+		        JINJA_MAX_INPUT >> 20);
+	}
+	in->mem.n_max = JINJA_MAX_MEMORY(in->n_input);
+	in->max_out = JINJA_MAX_OUTPUT(in->n_input);
+	in->max_steps = JINJA_MAX_STEPS(in->n_input);
 	if (!in->rc && in->messages.t != JT_LIST) {
 		ji_fail(in, SKY_E_DATA, "messages must be an array of objects");
 	}
@@ -581,7 +591,7 @@ int sky_template_render(const struct sky_template *t, const struct sky_jnode *me
 	if (rc == 0) {
 		/* hand the memory over */
 		*out = *view;
-		r->in.out = (struct sky_buf){ .max = JINJA_MAX_OUTPUT };
+		r->in.out = (struct sky_buf){ .max = UINT32_MAX };
 		r->in.gen = NULL;
 		r->out.span = NULL;
 		r->out.message = NULL;
