@@ -12,7 +12,7 @@ static struct {
 } o;
 
 static const struct opt_row rows[] = {
-	OPT_FLAG('c', "check", &o.check, NULL, "read everything and apply every rule of the format; one line an operand"),
+	OPT_FLAG(0, "check", &o.check, NULL, "read everything and apply every rule of the format; one line an operand"),
 	OPT_FLAG('l', "list", &o.list, NULL, "also a line for each tensor, sample, row or version"),
 	CMD_OPT_JSON,
 	OPT_END

@@ -9,6 +9,6 @@ complete -c skyrl-inspect -l print-config -d 'print every setting with its origi
 complete -c skyrl-inspect -l progress -x -a 'auto always never' -d 'progress line on a terminal'
 complete -c skyrl-inspect -l stats -x -d 'a plain status line that often, 0 for none'
 complete -c skyrl-inspect -l color -x -a 'auto always never' -d 'colour on a terminal'
-complete -c skyrl-inspect -s c -l check -d 'read everything and apply every rule of the format; one line an operand'
+complete -c skyrl-inspect -l check -d 'read everything and apply every rule of the format; one line an operand'
 complete -c skyrl-inspect -s l -l list -d 'also a line for each tensor, sample, row or version'
 complete -c skyrl-inspect -l json -d 'records as NDJSON on standard output'
