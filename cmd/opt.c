@@ -9,7 +9,8 @@
 #include "base/arena.h"
 #include "base/num.h"
 
-#define OPT_MAX_NEAR 64 /* longer words are not compared */
+#define OPT_MAX_NEAR 64         /* longer words are not compared */
+#define OPT_MAX_NAME 128
 
 struct opt_set opt_set;
 
@@ -415,16 +416,14 @@ int opt_set_dotted(const char *pair, enum opt_level level, const char *origin, s
 	const struct opt_alias *a;
 	const char *eq = strchr(pair, '=');
 	const char *names[256], *near;
-	char *key;
+	char key[OPT_MAX_NAME];
 	int rc, n = 0;
 
-	if (!eq || eq == pair) {
+	if (!eq || eq == pair || (size_t)(eq - pair) >= sizeof(key)) {
 		return sky_fail(err, SKY_E_USAGE, "-c %s: expected KEY=VALUE", pair);
 	}
-	key = opt_keep(pair, (size_t)(eq - pair));
-	if (!key) {
-		return sky_fail_mem(err, "-c");
-	}
+	memcpy(key, pair, (size_t)(eq - pair));
+	key[eq - pair] = '\0';
 	for (a = aliases; a && a->dotted; a++) {
 		if (strcmp(a->dotted, key) == 0 && opt_find(a->option) >= 0) {
 			return sky_while(err, opt_set_text(opt_find(a->option), eq + 1, level, origin, err), "%s", key);
@@ -467,12 +466,13 @@ static bool takes_value(const struct opt_row *row)
 static int parse_long(int argc, char **argv, int *i_p, struct pending *out, struct sky_err *err)
 {
 	const char *arg = argv[*i_p] + 2, *eq = strchr(arg, '=');
-	char *name = opt_keep(arg, eq ? (size_t)(eq - arg) : strlen(arg));
+	size_t n = strcspn(arg, "=");
+	char name[OPT_MAX_NAME];
 	int slot;
 
-	if (!name) {
-		return sky_fail_mem(err, "command line");
-	}
+	n = n < sizeof(name) ? n : sizeof(name) - 1;    /* a longer one is no option either */
+	memcpy(name, arg, n);
+	name[n] = '\0';
 	out->negated = false;
 	slot = opt_find(name);
 	if (slot < 0 && strncmp(name, "no-", 3) == 0) {
