@@ -144,6 +144,9 @@ static const char *check_signature(struct s3d_req *r)
 	struct sky_sig g = { .method = r->method, .path = r->path, .heads = &heads, .secret = s3d.secret, .access = s3d.access };
 	int n = 0;
 
+	if (s3d_is_gs(r)) {
+		return NULL;            /* bearer tokens are looked at where they are used */
+	}
 	if (!s3d_head(r, "authorization", auth, sizeof(auth))) {
 		return "AccessDenied";
 	}
@@ -258,10 +261,12 @@ static int before_work(struct s3d_req *r, const char *mode)
 		s3d_text(r, 502, "<html><body>Bad gateway<br></body>");
 		return 1;
 	}
-	if (strcmp(mode, "race") == 0) {        /* another writer gets in just before */
+	if (strncmp(mode, "race", 4) == 0) {    /* another writer gets in just before: "race", or "race:KEY" */
 		struct sky_buf key = SKY_BUF_INIT(4096);
 
-		if (sky_uri_decode(&key, r->path + 1, strlen(r->path + 1), NULL) == 0) {
+		if (mode[4] == ':') {
+			s3d_write_object(mode + 5, "rival", 5, "rival", 0);
+		} else if (sky_uri_decode(&key, r->path + 1, strlen(r->path + 1), NULL) == 0) {
 			s3d_write_object(key.ptr, "rival", 5, "rival", 0);
 		}
 		sky_buf_release(&key);

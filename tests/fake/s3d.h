@@ -58,6 +58,8 @@ struct s3d {
 	uint64_t generation, n_request, n_denied;
 	char access[64], secret[64], token[64], region[32];     /* region "": any */
 	int verify, page;
+	int half;               /* the next chunk of a resumable upload is kept by half */
+	char jwt_key[512];      /* public key of service accounts, PEM */
 	double skew_s;
 	struct s3d_fault faults[8];
 };
@@ -74,6 +76,16 @@ void s3d_add_head(struct s3d_req *r, const char *fmt, ...) SKY_PRINTF(2, 3);
 void s3d_serve(struct s3d_req *r);
 /* Neighbours: metadata, token services, control. 1 when it was one of them. Under the lock. */
 int s3d_side_door(struct s3d_req *r);
+/* Google: the JSON interface, sessions, tokens. */
+int s3d_is_gs(const struct s3d_req *r);
+void s3d_serve_gs(struct s3d_req *r);
+void s3d_begin_xml_session(struct s3d_req *r, const char *key);
+/* The token service: for a signed JWT, or the refresh token "refresh-me". */
+void s3d_give_token(struct s3d_req *r);
+/* Objects, by "bucket/key". */
+struct s3d_object *s3d_find(const char *key);
+void s3d_delete(const char *key);
+void s3d_send_object(struct s3d_req *r, const char *key);
 void s3d_write_object(const char *key, const char *p, uint64_t n, const char *mark, int has_crc);
 
 #endif

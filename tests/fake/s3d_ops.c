@@ -4,7 +4,7 @@
 #include "store/xml_int.h"
 #include "tests/fake/s3d.h"
 
-static struct s3d_object *find(const char *key)
+struct s3d_object *s3d_find(const char *key)
 {
 	struct s3d_object *o = s3d.objects;
 
@@ -25,7 +25,7 @@ static void md5_hex(const char *p, uint64_t n, char *out)
 /* Takes p (malloc). Old bytes are leaked on purpose when a reader may still be sending them: tests are short. */
 static void take_object(const char *key, char *p, uint64_t n, const char *mark, int has_crc, const char *etag)
 {
-	struct s3d_object *o = find(key);
+	struct s3d_object *o = s3d_find(key);
 
 	if (!o) {
 		struct s3d_object **at = &s3d.objects;
@@ -67,7 +67,7 @@ void s3d_write_object(const char *key, const char *p, uint64_t n, const char *ma
 /* NULL, or the error code of a condition that does not hold. */
 static const char *check_condition(const struct s3d_req *r, const char *key)
 {
-	struct s3d_object *o = find(key);
+	struct s3d_object *o = s3d_find(key);
 	char v[128];
 
 	if (s3d_head(r, "if-none-match", v, sizeof(v)) && strcmp(v, "*") == 0 && o) {
@@ -142,8 +142,8 @@ static void put_object(struct s3d_req *r, const char *key)
 		mark_of(r, mark, sizeof(mark));
 		s3d_write_object(key, r->body, r->n_body, mark, sum);
 		s3d_text(r, 200, "%s", "");
-		s3d_add_head(r, "ETag: \"%s\"", find(key)->etag);
-		s3d_add_head(r, "x-goog-generation: %llu", (unsigned long long)find(key)->generation);
+		s3d_add_head(r, "ETag: \"%s\"", s3d_find(key)->etag);
+		s3d_add_head(r, "x-goog-generation: %llu", (unsigned long long)s3d_find(key)->generation);
 	}
 }
 
@@ -168,9 +168,9 @@ static void object_heads(struct s3d_req *r, const struct s3d_object *o, int whol
 	}
 }
 
-static void get_object(struct s3d_req *r, const char *key)
+void s3d_send_object(struct s3d_req *r, const char *key)
 {
-	struct s3d_object *o = find(key);
+	struct s3d_object *o = s3d_find(key);
 	unsigned long long a = 0, b = 0;
 	char v[64];
 	int k = s3d_head(r, "range", v, sizeof(v)) ? sscanf(v, "bytes=%llu-%llu", &a, &b) : 0;
@@ -193,7 +193,7 @@ static void get_object(struct s3d_req *r, const char *key)
 	object_heads(r, o, k == 0);
 }
 
-static void delete_object(struct s3d_req *r, const char *key)
+void s3d_delete(const char *key)
 {
 	for (struct s3d_object **at = &s3d.objects; *at; at = &(*at)->next) {
 		if (strcmp((*at)->key, key) == 0) {
@@ -201,7 +201,6 @@ static void delete_object(struct s3d_req *r, const char *key)
 			break;
 		}
 	}
-	s3d_text(r, 204, "%s", "");
 }
 
 static void list_objects(struct s3d_req *r, const char *bucket)
@@ -411,6 +410,10 @@ void s3d_serve(struct s3d_req *r)
 	int has_id = s3d_arg(r, "uploadId", id, sizeof(id)) != NULL;
 	char *slash;
 
+	if (s3d_is_gs(r)) {
+		s3d_serve_gs(r);
+		return;
+	}
 	if (sky_uri_decode(&key, r->path + 1, strlen(r->path + 1), NULL) < 0 || !key.ptr) {
 		s3d_error(r, 400, "InvalidURI");
 		sky_buf_release(&key);
@@ -429,7 +432,9 @@ void s3d_serve(struct s3d_req *r)
 			put_object(r, key.ptr);
 		}
 	} else if (strcmp(r->method, "POST") == 0) {
-		if (s3d_arg(r, "uploads", v, sizeof(v))) {
+		if (s3d_head(r, "x-goog-resumable", v, sizeof(v))) {
+			s3d_begin_xml_session(r, key.ptr);
+		} else if (s3d_arg(r, "uploads", v, sizeof(v))) {
 			create_upload(r, key.ptr);
 		} else {
 			complete_upload(r, key.ptr, id);
@@ -439,10 +444,11 @@ void s3d_serve(struct s3d_req *r)
 			drop_upload(find_upload(id));
 			s3d_text(r, 204, "%s", "");
 		} else {
-			delete_object(r, key.ptr);
+			s3d_delete(key.ptr);
+			s3d_text(r, 204, "%s", "");
 		}
 	} else {
-		get_object(r, key.ptr);
+		s3d_send_object(r, key.ptr);
 	}
 	sky_buf_release(&key);
 }
@@ -476,12 +482,15 @@ static void control(struct s3d_req *r)
 	} else if (strcmp(r->path, "/-/reset") == 0) {
 		memset(s3d.faults, 0, sizeof(s3d.faults));
 		s3d.skew_s = 0;
+		s3d.half = 0;
 		s3d.n_request = s3d.n_denied = 0;
 		s3d_text(r, 200, "reset\n");
 	} else if (strcmp(r->path, "/-/set") == 0) {
 		s3d.skew_s = s3d_arg(r, "skew", v, sizeof(v)) ? strtod(v, NULL) : s3d.skew_s;
 		s3d_arg(r, "token", s3d.token, sizeof(s3d.token));
 		s3d_arg(r, "region", s3d.region, sizeof(s3d.region));
+		s3d_arg(r, "jwtkey", s3d.jwt_key, sizeof(s3d.jwt_key));
+		s3d.half = s3d_arg(r, "half", v, sizeof(v)) != NULL;
 		s3d_text(r, 200, "set\n");
 	} else {
 		for (struct s3d_upload *u = s3d.uploads; u; u = u->next) {
@@ -538,8 +547,14 @@ int s3d_side_door(struct s3d_req *r)
 		}
 	} else if (strcmp(r->path, "/") == 0 && strcmp(r->method, "POST") == 0) {
 		token_service(r);
-	} else if (strcmp(r->path, "/computeMetadata/v1/instance/service-accounts/default/token") == 0 || strcmp(r->path, "/token") == 0) {
-		s3d_text(r, 200, "{\"access_token\":\"bearer-%s\",\"expires_in\":3599,\"token_type\":\"Bearer\"}", s3d.access);
+	} else if (strcmp(r->path, "/computeMetadata/v1/instance/service-accounts/default/token") == 0) {
+		if (!s3d_head(r, "metadata-flavor", v, sizeof(v)) || strcmp(v, "Google") != 0) {
+			s3d_text(r, 403, "no flavor");
+		} else {
+			s3d_text(r, 200, "{\"access_token\":\"bearer-%s%s\",\"expires_in\":3599}", s3d.access, s3d.token);
+		}
+	} else if (strcmp(r->path, "/token") == 0) {
+		s3d_give_token(r);
 	} else {
 		return 0;
 	}
