@@ -15,7 +15,7 @@ struct act {
 	void *qkv_bwd; /* [T, W] qkv, made again where heads are normed */
 	void *dout;    /* [T, H·d] */
 	void *dqkv;    /* [T, W] */
-	void *dh;      /* [T, D] */
+	void *dh;      /* [T, D] h made again, then its gradient */
 };
 
 static int64_t width(const struct sky_attn_spec *s)
@@ -39,7 +39,7 @@ static void attn_layout(const struct sky_pass *p, struct sky_block *b, struct sk
 	struct act *a = b->act;
 
 	a->rstd = sky_ws_take(kept, T * sizeof(float));
-	a->h = sky_ws_take(kept, T * (uint64_t)p->D * p->esz);
+	a->h = sky_ws_take(tmp, T * (uint64_t)p->D * p->esz);
 	a->raw = sky_ws_take(kept, T * W * p->esz);
 	a->qkv = s->q_norm >= 0 ? sky_ws_take(tmp, T * W * p->esz) : a->raw;
 	a->out = sky_ws_take(kept, T * H * (uint64_t)s->a.d_head * p->esz);
@@ -73,6 +73,12 @@ static int turn(const struct sky_pass *p, const struct sky_attn_spec *s, const s
 			       m->cos, m->sin, qkv);
 }
 
+static int norm_forward(struct sky_pass *p, const struct sky_attn_spec *s, void *h, float *rstd)
+{
+	return p->ops->rmsnorm(p->s, p->T, p->D, KN_F32, p->x_in, sky_slot_at(p->m, s->norm)->vec,
+			       s->eps, p->t, h, rstd);
+}
+
 static int attn_forward(struct sky_pass *p, struct sky_block *b)
 {
 	const struct sky_attn_spec *s = b->spec;
@@ -88,8 +94,7 @@ static int attn_forward(struct sky_pass *p, struct sky_block *b)
 		.table = p->table,
 		.table_stride = p->table_stride,
 	};
-	int rc = p->ops->rmsnorm(p->s, p->T, p->D, KN_F32, p->x_in, sky_slot_at(p->m, s->norm)->vec,
-				 s->eps, p->t, a->h, p->keep ? a->rstd : NULL);
+	int rc = norm_forward(p, s, a->h, p->keep ? a->rstd : NULL);
 
 	KN_TRY(rc, p->ops->linear(p->s, sky_slot_at(p->m, s->qkv)->w, p->T, a->h,
 				  bias ? bias->vec : NULL, p->t, a->raw, 0));
@@ -130,7 +135,8 @@ static int attn_backward(struct sky_pass *p, struct sky_block *b)
 	KN_TRY(rc,
 	       p->ops->attn_bwd(p->s, &s->a, p->t, &p->rows, turned, a->out, a->lse, a->dout, a->dqkv));
 	KN_TRY(rc, turn_back(p, s, a));
-	KN_TRY(rc, p->ops->linear_bwd_w(p->s, p->t, p->T, width(s), p->D, a->dqkv, a->h, qkv->grad,
+	KN_TRY(rc, norm_forward(p, s, a->dh, NULL));
+	KN_TRY(rc, p->ops->linear_bwd_w(p->s, p->t, p->T, width(s), p->D, a->dqkv, a->dh, qkv->grad,
 					bias ? bias->grad : NULL));
 	KN_TRY(rc, p->ops->linear_bwd_x(p->s, qkv->w, p->T, a->dqkv, p->t, a->dh, 0));
 	KN_TRY(rc, p->ops->rmsnorm_bwd(p->s, p->T, p->D, KN_F32, p->x_in, norm->vec, a->rstd, p->t,

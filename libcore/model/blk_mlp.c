@@ -14,7 +14,7 @@ struct act {
 	/* backward */
 	void *dy, *y_all; /* [T, I] */
 	void *dgu;        /* [T, 2I] */
-	void *dh;         /* [T, D] */
+	void *dh;         /* [T, D] h made again, then its gradient */
 };
 
 static int64_t chunk_rows(const struct sky_pass *p)
@@ -30,7 +30,7 @@ static void mlp_layout(const struct sky_pass *p, struct sky_block *b, struct sky
 	struct act *a = b->act;
 
 	a->rstd = sky_ws_take(kept, T * sizeof(float));
-	a->h = sky_ws_take(kept, T * (uint64_t)p->D * p->esz);
+	a->h = sky_ws_take(tmp, T * (uint64_t)p->D * p->esz);
 	a->gu = sky_ws_take(kept, (p->keep ? T : C) * 2 * I * p->esz);
 	a->y = sky_ws_take(tmp, C * I * p->esz);
 }
@@ -47,13 +47,18 @@ static void mlp_layout_bwd(const struct sky_pass *p, struct sky_block *b, struct
 	a->dh = sky_ws_take(tmp, T * (uint64_t)p->D * p->esz);
 }
 
+static int norm_forward(struct sky_pass *p, const struct sky_mlp_spec *s, void *h, float *rstd)
+{
+	return p->ops->rmsnorm(p->s, p->T, p->D, KN_F32, p->x_in, sky_slot_at(p->m, s->norm)->vec,
+			       s->eps, p->t, h, rstd);
+}
+
 static int mlp_forward(struct sky_pass *p, struct sky_block *b)
 {
 	const struct sky_mlp_spec *s = b->spec;
 	const struct act *a = b->act;
 	int64_t I = s->d_ff, C = chunk_rows(p);
-	int rc = p->ops->rmsnorm(p->s, p->T, p->D, KN_F32, p->x_in, sky_slot_at(p->m, s->norm)->vec,
-				 s->eps, p->t, a->h, p->keep ? a->rstd : NULL);
+	int rc = norm_forward(p, s, a->h, p->keep ? a->rstd : NULL);
 
 	KN_TRY(rc, sky_pass_carry(p));
 	for (int64_t r = 0; rc == 0 && r < p->T; r += C) {
@@ -82,8 +87,9 @@ static int mlp_backward(struct sky_pass *p, struct sky_block *b)
 
 	KN_TRY(rc, p->ops->silu_mul_bwd(p->s, p->t, p->T, I, a->gu, a->dy, a->dgu, a->y_all));
 	KN_TRY(rc, p->ops->linear_bwd_w(p->s, p->t, p->T, p->D, I, p->dy, a->y_all, down->grad, NULL));
+	KN_TRY(rc, norm_forward(p, s, a->dh, NULL));
 	KN_TRY(rc,
-	       p->ops->linear_bwd_w(p->s, p->t, p->T, 2 * I, p->D, a->dgu, a->h, gate_up->grad, NULL));
+	       p->ops->linear_bwd_w(p->s, p->t, p->T, 2 * I, p->D, a->dgu, a->dh, gate_up->grad, NULL));
 	KN_TRY(rc, p->ops->linear_bwd_x(p->s, gate_up->w, p->T, a->dgu, p->t, a->dh, 0));
 	KN_TRY(rc, p->ops->rmsnorm_bwd(p->s, p->T, p->D, KN_F32, p->x_in, norm->vec, a->rstd, p->t,
 				       a->dh, KN_F32, p->dx, 1, norm->grad));

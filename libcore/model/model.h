@@ -47,9 +47,11 @@ struct sky_model_opt {
 int sky_model_open(const struct sky_device *d, const char *dir, const struct sky_model_opt *opt,
 		   struct sky_model **m_p, struct sky_err *err) SKY_MUST_CHECK;
 void sky_model_close(struct sky_model *m);
-/* Writes a Hugging Face directory with random weights for the config.json of config_dir (side files copied): matrices normal with
- * deviation initializer_range (0.02 when absent), norms 1, biases 0. A weight is a function of (seed, its name, its place). */
-int sky_model_init(const char *config_dir, const char *dir, uint64_t seed, unsigned out_flags, struct sky_err *err) SKY_MUST_CHECK;
+/* Writes a Hugging Face directory with random weights for the config.json of config_dir (side files
+ * copied): matrices normal with deviation initializer_range (0.02 when absent), norms 1, biases 0. A
+ * weight is a function of (seed, its name, its place). */
+int sky_model_init(const char *config_dir, const char *dir, uint64_t seed, unsigned out_flags,
+		   struct sky_err *err) SKY_MUST_CHECK;
 const struct sky_config *sky_model_config(const struct sky_model *m);
 const char *sky_model_dir(const struct sky_model *m);
 /* Read the tensors again from another directory of the same configuration (a new weight version). A

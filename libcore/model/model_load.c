@@ -306,7 +306,8 @@ int sky_load_tensors(struct sky_model *m, struct sky_err *err)
 	if (rc == 0 && (rc = m->d.ops->sync(m->d.stream)) != 0) {
 		rc = sky_kn_fail(m, rc, "loading weights", err);
 	}
-	/* Exports keep the types of the checkpoint that was opened first, not those of a reloaded one in f32. */
+	/* Exports keep the types of the checkpoint that was opened first, not those of a reloaded one
+	 * in f32. */
 	for (int64_t i = 0; i < m->plan.n_name && m->param[i].dtype == SKY_DT_NONE; i++) {
 		m->param[i].dtype = sky_hf_find(m->hf, m->plan.name[i].name)->dtype;
 	}

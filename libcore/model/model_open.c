@@ -275,7 +275,8 @@ int sky_model_reload(struct sky_model *m, const char *dir, struct sky_err *err)
 }
 
 /* Random values of one checkpoint tensor in bf16 (what published checkpoints hold) or f32. */
-static void *init_tensor(const struct sky_name *n, double deviation, uint64_t seed, enum sky_dtype dtype)
+static void *init_tensor(const struct sky_name *n, double deviation, uint64_t seed,
+			 enum sky_dtype dtype)
 {
 	size_t len = strlen(n->name), k = 1;
 	bool bias = len >= 5 && strcmp(n->name + len - 5, ".bias") == 0;
@@ -289,7 +290,9 @@ static void *init_tensor(const struct sky_name *n, double deviation, uint64_t se
 	x = sky_malloc_array(k, sizeof *x);
 	out = sky_malloc_array(k, sizeof *x);
 	for (size_t i = 0; x && out && i < k; i++) {
-		x[i] = n->n_dim == 1 ? !bias : (float)(deviation * sky_rng_normal(seed, SKY_RNG_INIT, stream, i));
+		x[i] = n->n_dim == 1
+			       ? !bias
+			       : (float)(deviation * sky_rng_normal(seed, SKY_RNG_INIT, stream, i));
 	}
 	if (x && out) {
 		sky_from_f32(dtype, x, out, k);
@@ -301,7 +304,8 @@ static void *init_tensor(const struct sky_name *n, double deviation, uint64_t se
 	return out;
 }
 
-int sky_model_init(const char *config_dir, const char *dir, uint64_t seed, unsigned out_flags, struct sky_err *err)
+int sky_model_init(const char *config_dir, const char *dir, uint64_t seed, unsigned out_flags,
+		   struct sky_err *err)
 {
 	char path[SKY_MAX_PATH], from[SKY_MAX_PATH];
 	struct sky_hf_item *items = NULL;
@@ -319,14 +323,17 @@ int sky_model_init(const char *config_dir, const char *dir, uint64_t seed, unsig
 		const struct sky_jnode *root = sky_json_root(doc);
 
 		rc = sky_j_get_f64(root, "initializer_range", 0.02, &deviation, err);
-		rc = rc < 0 ? rc : sky_j_get_str(root, sky_j_get(root, "dtype") ? "dtype" : "torch_dtype", "bfloat16", &type, err);
+		rc = rc < 0 ? rc
+			    : sky_j_get_str(root, sky_j_get(root, "dtype") ? "dtype" : "torch_dtype",
+					    "bfloat16", &type, err);
 		dtype = rc == 0 && type && sky_dtype_from_torch(type) == SKY_F32 ? SKY_F32 : SKY_BF16;
 	}
 	items = sky_calloc_array((size_t)p.n_name + 1, sizeof *items);
 	for (int64_t i = 0; rc == 0 && i < p.n_name; i++) {
 		const struct sky_name *n = &p.name[i];
 
-		items[i].spec = (struct sky_st_spec){ .name = n->name, .dtype = dtype, .n_dim = n->n_dim };
+		items[i].spec =
+			(struct sky_st_spec){ .name = n->name, .dtype = dtype, .n_dim = n->n_dim };
 		memcpy(items[i].spec.shape, n->shape, sizeof n->shape);
 		items[i].data = init_tensor(n, deviation, seed, dtype);
 		rc = items[i].data ? 0 : sky_fail_mem(err, "random weights");

@@ -214,6 +214,77 @@ static void check_bits(struct sky_model *m, struct data *d, const char *what)
 	share_and_fork(m, d, what);
 }
 
+/* All gradients of a weighted sum of log-probs and entropies, in the order of the parameters. */
+static float *gradients(struct sky_model *m, const struct data *d, int64_t *n_p)
+{
+	float *dl = malloc((size_t)d->T * 2 * sizeof *dl), *de = dl + d->T, *g;
+	int64_t n = 0;
+	struct sky_err err;
+
+	for (int64_t i = 0; i < d->T; i++) {
+		dl[i] = i % 3 ? 0.01f * (float)(i % 7) : 0;
+		de[i] = i % 5 ? 0 : -0.002f;
+	}
+	poison(m);
+	run_score(m, N_SEQ, d->start, d->ids, 1, d->got, d->ent_got);
+	if (sky_model_zero_grad(m, &err) < 0 || sky_model_backward(m, dl, de, &err) < 0) {
+		t_bail("%s", err.msg);
+	}
+	for (int64_t i = 0; i < sky_model_n_param(m); i++) {
+		n += sky_model_param(m, i)->n;
+	}
+	g = malloc((size_t)n * sizeof *g);
+	n = 0;
+	for (int64_t i = 0; i < sky_model_n_param(m); i++) {
+		const struct sky_param *p = sky_model_param(m, i);
+
+		memcpy(g + n, p->grad, (size_t)p->n * sizeof *g);
+		n += p->n;
+	}
+	free(dl);
+	*n_p = n;
+	return g;
+}
+
+/* ---- a loop that has seen its largest batch allocates nothing ---- */
+static const struct kn_ops *real_ops;
+static int64_t n_alloc;
+
+static int counting_alloc(kn_dev *dev, uint64_t bytes, void **p)
+{
+	n_alloc++;
+	return real_ops->alloc(dev, bytes, p);
+}
+
+static void test_allocations(const struct kn_ops *ops)
+{
+	struct kn_ops counting = *ops;
+	struct sky_device dev;
+	struct sky_model *m;
+	struct data d;
+	int64_t n;
+
+	real_ops = ops;
+	counting.alloc = counting_alloc;
+	dev = dev_open(&counting, 2);
+	m = model_open(&dev, t_src("tests/parity/models/qwen3"), KN_BF16, 1);
+	d = data_new(sky_model_config(m)->vocab);
+	free(gradients(m, &d, &n));
+	n_alloc = 0;
+	free(gradients(m, &d, &n));
+	run_score(m, N_SEQ, d.start, d.ids, 0, d.got, NULL);
+	run_score(m, 2, d.start, d.ids, 1, d.got, NULL);
+	T_I64(n_alloc, 0, "%s: a second training step, scoring and a smaller batch allocate nothing",
+	      ops->name);
+	decode_together(m, &d, 33);
+	n_alloc = 0;
+	decode_together(m, &d, 33);
+	T_I64(n_alloc, 1, "%s: decoding allocates its pool of pages and nothing else", ops->name);
+	data_free(&d);
+	sky_model_close(m);
+	dev_close(&dev);
+}
+
 static void test_backend(const struct kn_ops *ops, const char *name)
 {
 	static const int threads[] = { 1, 2, 3 };
@@ -223,6 +294,8 @@ static void test_backend(const struct kn_ops *ops, const char *name)
 	for (int t = 0; t < 2; t++) {
 		enum kn_dtype type = t ? KN_BF16 : KN_F32;
 		struct data d = { .ids = NULL };
+		float *grad = NULL, *g;
+		int64_t n;
 
 		for (size_t i = 0; i < 3; i++) {
 			struct sky_device dev = dev_open(ops, threads[i]);
@@ -235,9 +308,17 @@ static void test_backend(const struct kn_ops *ops, const char *name)
 			snprintf(what, sizeof what, "%s, %s, %s, %d threads", ops->name, name,
 				 t ? "bf16" : "f32", threads[i]);
 			check_bits(m, &d, what);
+			g = gradients(m, &d, &n);
+			if (grad) {
+				T_MEM(g, grad, (size_t)n * sizeof *g, "%s: every gradient", what);
+				free(g);
+			} else {
+				grad = g;
+			}
 			sky_model_close(m);
 			dev_close(&dev);
 		}
+		free(grad);
 		data_free(&d);
 	}
 }
@@ -251,7 +332,9 @@ int main(void)
 		for (size_t i = 0; backends[k] && i < 3; i++) {
 			test_backend(backends[k], models[i]);
 		}
-		if (!backends[k]) {
+		if (backends[k]) {
+			test_allocations(backends[k]);
+		} else {
 			t_skip("no such backend on this processor");
 		}
 	}
