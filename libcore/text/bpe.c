@@ -251,6 +251,16 @@ static void chars_of(const struct sky_tokenizer *t, struct bpe_scratch *s, const
 	flush_unknown(t, s, &u);
 }
 
+/* Byte-level, every byte has a token. */
+static void bytes_of(const struct sky_tokenizer *t, struct bpe_scratch *s, const uint8_t *p, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		s->id[i] = t->byte_id[p[i]];
+		s->pos[i] = (uint32_t)i;
+	}
+	s->n = n;
+}
+
 /* ---- ids ---- */
 
 int ids_reserve(struct sky_ids *v, int64_t more, bool offsets, struct sky_err *err)
@@ -291,21 +301,14 @@ int ids_add(struct sky_ids *v, uint32_t id, size_t off, bool offsets, struct sky
 	return rc;
 }
 
-int bpe_encode(struct sky_encoder *e, const uint8_t *p, size_t n, struct sky_ids *out, const uint32_t *map, size_t base,
-               struct sky_err *err)
+int bpe_merge(struct sky_encoder *e, const uint8_t *p, size_t n, struct sky_ids *out, const uint32_t *map, size_t base,
+              struct sky_err *err)
 {
 	const struct sky_tokenizer *t = e->t;
 	const bool offsets = e->offsets;
 	struct bpe_scratch *s;
 	int rc;
 
-	if (t->ignore_merges || (t->self_known && n <= BPE_SELF_MAX)) {
-		uint32_t id = tok_vocab_find(&t->vocab, (const char *)p, n, false);
-
-		if (id != TOK_NO_ID && (t->ignore_merges || (t->vocab.tok[id].flag & TOK_SELF))) {
-			return ids_add(out, id, map ? map[0] : base, offsets, err);
-		}
-	}
 	if (!e->bpe && !(e->bpe = calloc(1, sizeof(*e->bpe)))) {
 		return sky_fail_mem(err, "encoder");
 	}
@@ -315,7 +318,11 @@ int bpe_encode(struct sky_encoder *e, const uint8_t *p, size_t n, struct sky_ids
 		return rc;
 	}
 	s->n = 0;
-	chars_of(t, s, p, n);
+	if (t->merges.first) {
+		bytes_of(t, s, p, n);
+	} else {
+		chars_of(t, s, p, n);
+	}
 	if (s->n <= SCAN_MAX) {
 		merge_by_scan(&t->merges, s, t->merges.first ? p : NULL);
 	} else {
@@ -332,4 +339,19 @@ int bpe_encode(struct sky_encoder *e, const uint8_t *p, size_t n, struct sky_ids
 	}
 	out->n += rc == 0 ? (int64_t)s->n : 0;
 	return rc;
+}
+
+int bpe_encode(struct sky_encoder *e, const uint8_t *p, size_t n, struct sky_ids *out, const uint32_t *map, size_t base,
+               struct sky_err *err)
+{
+	const struct sky_tokenizer *t = e->t;
+
+	if (t->ignore_merges || (t->self_known && n <= BPE_SELF_MAX)) {
+		uint32_t id = tok_vocab_find(&t->vocab, (const char *)p, n, false);
+
+		if (id != TOK_NO_ID && (t->ignore_merges || (t->vocab.tok[id].flag & TOK_SELF))) {
+			return ids_add(out, id, map ? map[0] : base, e->offsets, err);
+		}
+	}
+	return bpe_merge(e, p, n, out, map, base, err);
 }

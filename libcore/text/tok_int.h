@@ -43,11 +43,13 @@ int tok_vocab_index(struct tok_vocab *v, struct sky_err *err) SKY_MUST_CHECK;  /
 uint32_t tok_vocab_find(const struct tok_vocab *v, const char *s, size_t n, bool foreign);
 void tok_vocab_release(struct tok_vocab *v);
 
+#define TOK_FILTER_BITS 21
 /* Pair of ids → rank (the smaller merges first) and id of the union. */
 struct tok_merges {
 	uint64_t *slot;         /* left << 43 | right << 22 | rank, or all ones */
 	uint64_t mask;          /* slots − 1 */
 	int shift;
+	uint8_t *maybe;         /* filter of FILTER_BITS hash bits: most pairs do not merge, and this fits a small cache */
 	uint32_t *new_id;       /* by rank */
 	uint32_t n_rank, rank_cap;
 	uint32_t *first;        /* (256 × 256) rank of pairs of bytes; NULL unless byte-level with all bytes */
@@ -62,9 +64,12 @@ void tok_merges_release(struct tok_merges *m);
 
 static inline uint32_t tok_merges_find(const struct tok_merges *m, uint32_t left, uint32_t right)
 {
-	uint64_t key = (uint64_t)left << 21 | right;
-	uint64_t i = key * 0x9e3779b97f4a7c15ull >> m->shift;
+	const uint64_t key = (uint64_t)left << 21 | right, h = key * 0x9e3779b97f4a7c15ull;
+	uint64_t i = h >> m->shift;
 
+	if (!(m->maybe[h >> (64 - TOK_FILTER_BITS + 3)] >> (h >> (64 - TOK_FILTER_BITS) & 7) & 1)) {
+		return TOK_NO_ID;
+	}
 	for (;;) {
 		uint64_t s = m->slot[i & m->mask];
 
@@ -221,6 +226,8 @@ struct sky_tokenizer {
 	uint32_t *post_before, *post_after;     /* ids that the post-processor adds */
 	size_t n_before, n_after;
 
+	struct word_line *lexicon;              /* words.c: short pieces that are one token */
+	int lexicon_shift;
 	uint8_t *cut_pair;      /* words.c: hashed set of the character pairs that tokens hold; NULL: pieces are not cut */
 	uint8_t (*cut_part)[256];               /* last and first byte of neighbours that some token holds in part */
 	struct sky_buf warnings;
@@ -249,11 +256,15 @@ void bpe_scratch_free(struct bpe_scratch *s);
 /* Ids of one piece appended to out; with e->offsets, out->off[i] = origin of the token's first byte (map NULL: base + i). */
 int bpe_encode(struct sky_encoder *e, const uint8_t *p, size_t n, struct sky_ids *out, const uint32_t *map, size_t base,
                struct sky_err *err) SKY_MUST_CHECK;
+/* The same without looking the whole piece up first. */
+int bpe_merge(struct sky_encoder *e, const uint8_t *p, size_t n, struct sky_ids *out, const uint32_t *map, size_t base,
+              struct sky_err *err) SKY_MUST_CHECK;
 int ids_reserve(struct sky_ids *v, int64_t more, bool offsets, struct sky_err *err) SKY_MUST_CHECK;
 int ids_add(struct sky_ids *v, uint32_t id, size_t off, bool offsets, struct sky_err *err) SKY_MUST_CHECK;
 
 /* ---- words.c: the fast path for known patterns ---- */
 int tok_words_prepare(struct sky_tokenizer *t, struct sky_err *err) SKY_MUST_CHECK;
+/* Finds out which tokens are TOK_SELF and builds the lexicon of short ones. */
 int tok_words_mark(struct sky_tokenizer *t, struct sky_encoder *e, struct sky_err *err) SKY_MUST_CHECK;
 void tok_words_free(struct tok_words *w);
 int tok_words_encode(struct sky_encoder *e, const uint8_t *p, size_t n, size_t base, struct sky_ids *out, struct sky_err *err)

@@ -465,6 +465,7 @@ void sky_tokenizer_close(struct sky_tokenizer *t)
 	free(t->dec);
 	free(t->post_before);
 	free(t->post_after);
+	free(t->lexicon);
 	free(t->cut_pair);
 	free(t->cut_part);
 	free(t->sub_prefix);

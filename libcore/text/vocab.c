@@ -231,12 +231,17 @@ int tok_merges_index(struct tok_merges *m, struct sky_err *err)
 	if (!m->slot) {
 		return sky_fail_mem(err, "merges");
 	}
+	m->maybe = calloc(1u << (TOK_FILTER_BITS - 3), 1);
+	if (!m->maybe) {
+		return sky_fail_mem(err, "merges");
+	}
 	memset(m->slot, 0xff, n * sizeof(*m->slot));
 	m->mask = n - 1;
 	for (size_t k = 0; k < m->n_list; k++) {
-		uint64_t key = m->list[k] >> 22;
-		uint64_t i = key * 0x9e3779b97f4a7c15ull >> m->shift;
+		const uint64_t key = m->list[k] >> 22, h = key * 0x9e3779b97f4a7c15ull;
+		uint64_t i = h >> m->shift;
 
+		m->maybe[h >> (64 - TOK_FILTER_BITS + 3)] |= (uint8_t)(1u << (h >> (64 - TOK_FILTER_BITS) & 7));
 		while (m->slot[i & m->mask] != UINT64_MAX && m->slot[i & m->mask] >> 22 != key) {
 			i++;
 		}
@@ -265,6 +270,7 @@ int tok_merges_bytes(struct tok_merges *m, const uint32_t byte_id[256], struct s
 void tok_merges_release(struct tok_merges *m)
 {
 	free(m->slot);
+	free(m->maybe);
 	free(m->new_id);
 	free(m->first);
 	free(m->list);

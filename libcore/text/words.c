@@ -25,7 +25,7 @@ struct entry {                  /* all zero: free */
 	uint32_t id[3];
 	uint32_t count;         /* 1 to 3, or COUNT_SPILLED: id[0] is the place in spill, id[1] the number */
 };
-struct line { struct entry e[2]; };
+struct word_line { struct entry e[2]; };
 
 struct long_slot {
 	uint64_t hash;          /* 0: free */
@@ -34,10 +34,10 @@ struct long_slot {
 };
 
 struct tok_words {
-	struct line *line;
+	struct word_line *line;
 	int shift;              /* 64 − log2 of the lines */
 	uint32_t n_used, n_limit;
-	uint8_t victim;
+	uint32_t n_change;      /* entries replaced and tables grown so far */
 	uint32_t *spill;
 	uint32_t n_spill, spill_cap;
 	struct long_slot *slot;
@@ -48,6 +48,7 @@ struct tok_words {
 	uint64_t key[BATCH + SCAN_SLACK][2];
 	uint64_t hash[BATCH + SCAN_SLACK];
 	uint32_t end[BATCH + SCAN_SLACK];
+	const struct entry *hit[BATCH + SCAN_SLACK];
 };
 
 /* ---- where no token can cross ---- */
@@ -103,27 +104,6 @@ int tok_words_prepare(struct sky_tokenizer *t, struct sky_err *err)
 		}
 	}
 	return 0;
-}
-
-/* Which tokens does merging make from their own bytes? Nearly all; the others must not be looked up whole. */
-int tok_words_mark(struct sky_tokenizer *t, struct sky_encoder *e, struct sky_err *err)
-{
-	struct sky_ids ids = { 0 };
-	int rc = 0;
-
-	for (uint32_t id = 0; id < t->vocab.n_id && rc == 0 && !t->ignore_merges; id++) {
-		struct tok_token *k = &t->vocab.tok[id];
-
-		if (!(k->flag & TOK_MODEL) || (k->flag & TOK_FOREIGN) || k->len > BPE_SELF_MAX || k->len == 0) {
-			continue;
-		}
-		ids.n = 0;
-		rc = bpe_encode(e, (const uint8_t *)t->vocab.bytes + k->off, k->len, &ids, NULL, 0, err);
-		k->flag |= rc == 0 && ids.n == 1 && ids.id[0] == (int32_t)id ? TOK_SELF : 0;
-	}
-	sky_ids_release(&ids);
-	t->self_known = rc == 0 && !t->ignore_merges;
-	return rc;
 }
 
 /* End of the part that starts at i: the next place between characters where no token crosses. */
@@ -190,11 +170,11 @@ static inline uint64_t key_hash(uint64_t a, uint64_t b)
 
 static void put_entry(struct tok_words *w, const struct entry *e)
 {
-	struct line *l = &w->line[key_hash(e->key[0], e->key[1]) >> w->shift];
+	struct word_line *l = &w->line[key_hash(e->key[0], e->key[1]) >> w->shift];
 	int i = !(l->e[0].key[1] | l->e[0].key[0]) ? 0 : !(l->e[1].key[1] | l->e[1].key[0]) ? 1 : -1;
 
 	if (i < 0) {
-		i = w->victim ^= 1;
+		i = ++w->n_change & 1;
 	} else {
 		w->n_used++;
 	}
@@ -205,7 +185,7 @@ static void put_entry(struct tok_words *w, const struct entry *e)
 static void grow_short(struct tok_words *w)
 {
 	const size_t n = (size_t)1 << (64 - w->shift);
-	struct line *old = w->line, *fresh = sky_aligned_alloc(2 * n * sizeof(*fresh));
+	struct word_line *old = w->line, *fresh = sky_aligned_alloc(2 * n * sizeof(*fresh));
 
 	if (!fresh) {
 		w->n_limit = UINT32_MAX;
@@ -213,6 +193,7 @@ static void grow_short(struct tok_words *w)
 	}
 	memset(fresh, 0, 2 * n * sizeof(*fresh));
 	w->line = fresh;
+	w->n_change++;
 	w->shift--;
 	w->n_used = 0;
 	w->n_limit = 64 - w->shift >= SHORT_MAX ? UINT32_MAX : (uint32_t)(2 * n);
@@ -224,6 +205,14 @@ static void grow_short(struct tok_words *w)
 		}
 	}
 	free(old);
+}
+
+static void remember(struct tok_words *w, const struct entry *e)
+{
+	put_entry(w, e);
+	if (w->n_used > w->n_limit) {
+		grow_short(w);
+	}
 }
 
 /* Keeps the ids in the entry or in spill; false when there is no room left. */
@@ -272,7 +261,7 @@ static inline void load_key(const uint8_t *p, size_t n, size_t room, uint64_t ke
 
 static inline const struct entry *find(const struct tok_words *w, const uint64_t key[2], uint64_t hash)
 {
-	const struct line *l = &w->line[hash >> w->shift];
+	const struct word_line *l = &w->line[hash >> w->shift];
 	__m128i k = _mm_loadu_si128((const __m128i *)key);
 
 	if (_mm_movemask_epi8(_mm_cmpeq_epi8(k, _mm_load_si128((const __m128i *)l->e[0].key))) == 0xffff) {
@@ -282,6 +271,91 @@ static inline const struct entry *find(const struct tok_words *w, const uint64_t
 		return &l->e[1];
 	}
 	return NULL;
+}
+
+/* ---- the lexicon: short pieces that are one token, shared by all encoders ---- */
+
+static void lexicon_put(struct sky_tokenizer *t, const struct entry *e)
+{
+	const uint64_t mask = ((uint64_t)1 << (64 - t->lexicon_shift)) - 1;
+	uint64_t i = key_hash(e->key[0], e->key[1]) >> t->lexicon_shift;
+
+	while (t->lexicon[i].e[0].count && t->lexicon[i].e[1].count) {
+		i = (i + 1) & mask;
+	}
+	t->lexicon[i].e[t->lexicon[i].e[0].count != 0] = *e;
+}
+
+static inline bool same_key(const struct entry *e, const uint64_t key[2])
+{
+	return e->key[0] == key[0] && e->key[1] == key[1];
+}
+
+static const struct entry *lexicon_find(const struct sky_tokenizer *t, const uint64_t key[2], uint64_t hash)
+{
+	const uint64_t mask = ((uint64_t)1 << (64 - t->lexicon_shift)) - 1;
+
+	for (uint64_t i = hash >> t->lexicon_shift;; i = (i + 1) & mask) {
+		const struct word_line *l = &t->lexicon[i];
+
+		if (same_key(&l->e[0], key)) {
+			return &l->e[0];
+		}
+		if (same_key(&l->e[1], key)) {
+			return &l->e[1];
+		}
+		if (!l->e[1].count) {   /* entries fill a line from its front */
+			return NULL;
+		}
+	}
+}
+
+/* Does a piece with the bytes of this token become the token? Always with ignore_merges; else nearly always. */
+static int mark_token(struct sky_tokenizer *t, struct sky_encoder *e, uint32_t id, struct sky_ids *ids, struct sky_err *err)
+{
+	struct tok_token *k = &t->vocab.tok[id];
+	const uint8_t *s = (const uint8_t *)t->vocab.bytes + k->off;
+	int rc = 0;
+
+	if (!(k->flag & TOK_MODEL) || (k->flag & TOK_FOREIGN) || k->len > BPE_SELF_MAX || k->len == 0) {
+		return 0;
+	}
+	ids->n = 0;
+	if (!t->ignore_merges) {
+		rc = bpe_merge(e, s, k->len, ids, NULL, 0, err);
+	}
+	if (rc == 0 && (t->ignore_merges || (ids->n == 1 && ids->id[0] == (int32_t)id))) {
+		struct entry one = { { 0, 0 }, { id }, 1 };
+
+		k->flag |= TOK_SELF;
+		if (k->len <= 15) {
+			load_key(s, k->len, k->len, one.key);
+			lexicon_put(t, &one);
+		}
+	}
+	return rc;
+}
+
+int tok_words_mark(struct sky_tokenizer *t, struct sky_encoder *e, struct sky_err *err)
+{
+	struct sky_ids ids = { 0 };
+	size_t n_line = 1024;
+	int rc = 0;
+
+	for (t->lexicon_shift = 54; n_line < t->vocab.n_id * 2 / 3; t->lexicon_shift--) {
+		n_line *= 2;
+	}
+	t->lexicon = sky_aligned_alloc(n_line * sizeof(*t->lexicon));
+	if (!t->lexicon) {
+		return sky_fail_mem(err, "tokenizer");
+	}
+	memset(t->lexicon, 0, n_line * sizeof(*t->lexicon));
+	for (uint32_t id = 0; id < t->vocab.n_id && rc == 0; id++) {
+		rc = mark_token(t, e, id, &ids, err);
+	}
+	sky_ids_release(&ids);
+	t->self_known = rc == 0;
+	return rc;
 }
 
 static int add_ids(struct sky_ids *out, const void *id, int64_t n, struct sky_err *err)
@@ -300,20 +374,17 @@ static int add_entry(const struct tok_words *w, const struct entry *e, struct sk
 	return e->count == COUNT_SPILLED ? add_ids(out, w->spill + e->id[0], e->id[1], err) : add_ids(out, e->id, e->count, err);
 }
 
-/* At most 15 bytes, known to be absent: merge and remember. */
+/* At most 15 bytes, known neither to the cache nor to the lexicon: merge and remember. */
 static int miss_short(struct sky_encoder *e, const uint8_t *p, size_t n, const uint64_t key[2], struct sky_ids *out,
                       struct sky_err *err)
 {
 	struct tok_words *w = e->words;
 	struct entry fresh = { { key[0], key[1] }, { 0 }, 0 };
 	const int64_t n_before = out->n;
-	int rc = bpe_encode(e, p, n, out, NULL, 0, err);
+	int rc = bpe_merge(e, p, n, out, NULL, 0, err);
 
 	if (rc == 0 && fill_entry(w, &fresh, out->id + n_before, out->n - n_before)) {
-		put_entry(w, &fresh);
-		if (w->n_used > w->n_limit) {
-			grow_short(w);
-		}
+		remember(w, &fresh);
 	}
 	return rc;
 }
@@ -357,18 +428,35 @@ static int encode_long(struct sky_encoder *e, const uint8_t *p, size_t n, struct
 	return 0;
 }
 
+/* At most 15 bytes, not in the cache: one token, as most are, or merged. */
+static int encode_unseen(struct sky_encoder *e, const uint8_t *p, size_t n, const uint64_t key[2], uint64_t hash,
+                         struct sky_ids *out, struct sky_err *err)
+{
+	const struct entry *known = e->t->lexicon ? lexicon_find(e->t, key, hash) : NULL;
+
+	if (!known) {
+		return miss_short(e, p, n, key, out, err);
+	}
+	remember(e->words, known);
+	return add_entry(e->words, known, out, err);
+}
+
 /* A part that is not cut further. room: readable bytes from p on. */
 static int encode_part(struct sky_encoder *e, const uint8_t *p, size_t n, size_t room, struct sky_ids *out, struct sky_err *err)
 {
 	const struct entry *hit;
-	uint64_t key[2];
+	uint64_t key[2], hash;
 
 	if (n > 15) {
 		return encode_long(e, p, n, out, err);
 	}
 	load_key(p, n, room, key);
-	hit = find(e->words, key, key_hash(key[0], key[1]));
-	return hit ? add_entry(e->words, hit, out, err) : miss_short(e, p, n, key, out, err);
+	hash = key_hash(key[0], key[1]);
+	hit = find(e->words, key, hash);
+	if (hit) {
+		return add_entry(e->words, hit, out, err);
+	}
+	return encode_unseen(e, p, n, key, hash, out, err);
 }
 
 static inline bool is_ascii(const uint8_t *p, size_t n)
@@ -381,17 +469,16 @@ static inline bool is_ascii(const uint8_t *p, size_t n)
 	return all < 0x80;
 }
 
-/* A piece that is not in the short table. */
-static int encode_miss(struct sky_encoder *e, const uint8_t *p, size_t n, size_t room, const uint64_t key[2], struct sky_ids *out,
-                       struct sky_err *err)
+/* A piece that is not in the short table, at most 15 bytes: as a whole where the lexicon has it or nothing cuts it. */
+static int encode_miss(struct sky_encoder *e, const uint8_t *p, size_t n, size_t room, const uint64_t key[2], uint64_t hash,
+                       struct sky_ids *out, struct sky_err *err)
 {
 	const struct sky_tokenizer *t = e->t;
-	size_t i = 0, end;
+	size_t i = 0, end = t->cut_pair && !is_ascii(p, n) ? cut_end(t, p, 0, n) : n;
 	int rc = 0;
 
-	end = t->cut_pair && !is_ascii(p, n) ? cut_end(t, p, 0, n) : n;
-	if (end == n) {
-		return n > 15 ? encode_long(e, p, n, out, err) : miss_short(e, p, n, key, out, err);
+	if (end == n && n <= 15) {
+		return encode_unseen(e, p, n, key, hash, out, err);
 	}
 	for (; i < n && rc == 0; i = end, end = i < n ? cut_end(t, p, i, n) : n) {
 		rc = encode_part(e, p + i, end - i, room - i, out, err);
@@ -415,23 +502,42 @@ static void hash_batch(struct tok_words *w, const uint8_t *p, size_t start, size
 	}
 }
 
+/* Looks all short pieces up before the first id is written: what the cache lacks is fetched from the lexicon meanwhile. */
+static void find_batch(struct sky_encoder *e, size_t start, size_t count)
+{
+	struct tok_words *w = e->words;
+	const struct sky_tokenizer *t = e->t;
+
+	for (size_t k = 0; k < count; start = w->end[k++]) {
+		w->hit[k] = w->end[k] - start <= 15 ? find(w, w->key[k], w->hash[k]) : NULL;
+		if (!w->hit[k] && t->lexicon) {
+			__builtin_prefetch(&t->lexicon[w->hash[k] >> t->lexicon_shift]);
+		}
+	}
+}
+
 static int emit_batch(struct sky_encoder *e, const uint8_t *p, size_t start, size_t n, size_t count, struct sky_ids *out,
                       struct sky_err *err)
 {
 	struct tok_words *w = e->words;
+	const uint32_t stamp = w->n_change;
 	int rc = ids_reserve(out, (int64_t)(w->end[count - 1] - start) + 16, false, err);
 
 	for (size_t k = 0; k < count && rc == 0; start = w->end[k++]) {
+		const struct entry *hit = w->hit[k];
 		size_t len = w->end[k] - start;
-		const struct entry *hit = len <= 15 ? find(w, w->key[k], w->hash[k]) : NULL;
 
+		/* a miss earlier in this batch may have moved the table, replaced the entry, or added it */
+		if (len <= 15 && (w->n_change != stamp || !hit)) {
+			hit = find(w, w->key[k], w->hash[k]);
+		}
 		if (hit && hit->count != COUNT_SPILLED) {
 			_mm_storeu_si128((__m128i *)(out->id + out->n), _mm_load_si128((const __m128i *)hit->id));
 			out->n += hit->count;
 		} else if (hit) {
 			rc = add_entry(w, hit, out, err);
 		} else {
-			rc = encode_miss(e, p + start, len, n - start, w->key[k], out, err);
+			rc = encode_miss(e, p + start, len, n - start, w->key[k], w->hash[k], out, err);
 		}
 	}
 	return rc;
@@ -459,6 +565,7 @@ int tok_words_encode(struct sky_encoder *e, const uint8_t *p, size_t n, size_t b
 		size_t start = pos, count = e->words->scan(p, n, &pos, e->words->end, BATCH);
 
 		hash_batch(e->words, p, start, n, count);
+		find_batch(e, start, count);
 		rc = emit_batch(e, p, start, n, count, out, err);
 	}
 	return rc < 0 || !e->offsets ? rc : add_offsets(e, n_before, base, out, err);

@@ -4,7 +4,7 @@
  *	tokbench TOKENIZER -i [-d]         texts on stdin, ids on stdout: for comparing with another implementation
  *
  * DOCS and stdin hold texts, each after its length (uint32, little-endian); -i answers each with the number of ids and
- * the ids, all uint32; -d adds the length of the decoded text and the text. -g: the general path. Each pass of a thread
+ * the ids, all uint32 (the length 2^32 - 1 asks for all answers so far); -d adds the length of the decoded text and the text. -g: the general path. Each pass of a thread
  * starts with a fresh encoder, so its cache is cold; "warm" is the same encoder again. */
 #include <pthread.h>
 #include <unistd.h>
@@ -133,6 +133,10 @@ static int serve(const struct sky_tokenizer *t, struct job proto, bool decode)
 	while (fread(n4, 1, 4, stdin) == 4) {
 		uint32_t n = sky_load_u32(n4);
 
+		if (n == UINT32_MAX) {  /* the end of a batch: the other side waits for answers */
+			fflush(stdout);
+			continue;
+		}
 		sky_buf_clear(&text);
 		ids.n = 0;
 		if (sky_buf_reserve(&text, n, &err) < 0) {
@@ -218,7 +222,7 @@ int main(int argc, char **argv)
 	docs.n = bytes.n;
 	bench(t, &docs, proto, n_threads, n_pass);
 	proto.warm = true;
-	bench(t, &docs, proto, n_threads, 1);
+	bench(t, &docs, proto, n_threads, n_pass > 1);
 	sky_tokenizer_close(t);
 	sky_buf_release(&bytes);
 	return 0;
