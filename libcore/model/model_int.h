@@ -23,6 +23,8 @@
 extern "C" {
 #endif
 
+#define SKY_SHARD_BYTES (5ull << 30) /* of one safetensors file, as other tools write them */
+
 /* ---- configuration (model_config.c) ---- */
 enum sky_rope_type { SKY_ROPE_DEFAULT, SKY_ROPE_LINEAR, SKY_ROPE_LLAMA3, SKY_ROPE_YARN };
 
@@ -145,6 +147,11 @@ struct sky_family {
 extern const struct sky_family *const sky_families[]; /* NULL-terminated */
 int sky_family_find(const struct sky_conf *c, const struct sky_family **f_p,
 		    struct sky_err *err) SKY_MUST_CHECK;
+
+/* Reads path (config.json of dir) and generation_config.json and lays out *p. Strings of *c live in
+ * *doc_p, which the caller frees, also after a failure, as it releases *p. */
+int sky_plan_read(const char *path, const char *dir, struct sky_json **doc_p, struct sky_conf *c,
+		  struct sky_plan *p, struct sky_err *err) SKY_MUST_CHECK;
 
 /* ---- workspace ---- */
 /* A bump pointer over one region. base NULL: only measures. */

@@ -5,10 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads DIR/config.json and lays out *p; c->path and the document live until the caller frees *doc_p.
- */
-static int read_plan(const char *path, const char *dir, struct sky_json **doc_p, struct sky_conf *c,
-		     struct sky_plan *p, struct sky_err *err)
+int sky_plan_read(const char *path, const char *dir, struct sky_json **doc_p, struct sky_conf *c,
+		  struct sky_plan *p, struct sky_err *err)
 {
 	const struct sky_family *f;
 	int rc = sky_json_load(path, SKY_JSON_PYTHON, doc_p, err);
@@ -129,7 +127,7 @@ static int build(struct sky_model *m, const char *dir, struct sky_err *err)
 	}
 	rc = sky_path_join(path, sizeof path, m->dir, "config.json", err);
 	if (rc == 0) {
-		rc = read_plan(path, m->dir, &doc, &c, &m->plan, err);
+		rc = sky_plan_read(path, m->dir, &doc, &c, &m->plan, err);
 	}
 	if (rc == 0) {
 		m->cfg = c.pub;
@@ -217,7 +215,7 @@ static int same_plan(const struct sky_model *m, const char *dir, struct sky_err 
 	int rc = sky_path_join(path, sizeof path, dir, "config.json", err);
 
 	if (rc == 0) {
-		rc = read_plan(path, dir, &doc, &c, &p, err);
+		rc = sky_plan_read(path, dir, &doc, &c, &p, err);
 	}
 	if (rc == 0) {
 		int same = p.n_name == m->plan.n_name && p.n_block == m->plan.n_block &&
@@ -271,80 +269,6 @@ int sky_model_reload(struct sky_model *m, const char *dir, struct sky_err *err)
 	}
 	sky_hf_close(old);
 	free(old_dir);
-	return rc;
-}
-
-/* Random values of one checkpoint tensor in bf16 (what published checkpoints hold) or f32. */
-static void *init_tensor(const struct sky_name *n, double deviation, uint64_t seed,
-			 enum sky_dtype dtype)
-{
-	size_t len = strlen(n->name), k = 1;
-	bool bias = len >= 5 && strcmp(n->name + len - 5, ".bias") == 0;
-	uint64_t stream = sky_xxh64(n->name, len, 0);
-	float *x;
-	void *out;
-
-	for (int i = 0; i < n->n_dim; i++) {
-		k *= (size_t)n->shape[i];
-	}
-	x = sky_malloc_array(k, sizeof *x);
-	out = sky_malloc_array(k, sizeof *x);
-	for (size_t i = 0; x && out && i < k; i++) {
-		x[i] = n->n_dim == 1
-			       ? !bias
-			       : (float)(deviation * sky_rng_normal(seed, SKY_RNG_INIT, stream, i));
-	}
-	if (x && out) {
-		sky_from_f32(dtype, x, out, k);
-	} else {
-		free(out);
-		out = NULL;
-	}
-	free(x);
-	return out;
-}
-
-int sky_model_init(const char *config_dir, const char *dir, uint64_t seed, unsigned out_flags,
-		   struct sky_err *err)
-{
-	char path[SKY_MAX_PATH], from[SKY_MAX_PATH];
-	struct sky_hf_item *items = NULL;
-	struct sky_json *doc = NULL;
-	struct sky_plan p = { 0 };
-	struct sky_conf c;
-	const char *type = NULL;
-	double deviation = 0.02;
-	enum sky_dtype dtype = SKY_BF16;
-	int rc = sky_hf_resolve(config_dir, from, sizeof from, err);
-
-	rc = rc < 0 ? rc : sky_path_join(path, sizeof path, from, "config.json", err);
-	rc = rc < 0 ? rc : read_plan(path, from, &doc, &c, &p, err);
-	if (rc == 0) {
-		const struct sky_jnode *root = sky_json_root(doc);
-
-		rc = sky_j_get_f64(root, "initializer_range", 0.02, &deviation, err);
-		rc = rc < 0 ? rc
-			    : sky_j_get_str(root, sky_j_get(root, "dtype") ? "dtype" : "torch_dtype",
-					    "bfloat16", &type, err);
-		dtype = rc == 0 && type && sky_dtype_from_torch(type) == SKY_F32 ? SKY_F32 : SKY_BF16;
-	}
-	items = sky_calloc_array((size_t)p.n_name + 1, sizeof *items);
-	for (int64_t i = 0; rc == 0 && i < p.n_name; i++) {
-		const struct sky_name *n = &p.name[i];
-
-		items[i].spec =
-			(struct sky_st_spec){ .name = n->name, .dtype = dtype, .n_dim = n->n_dim };
-		memcpy(items[i].spec.shape, n->shape, sizeof n->shape);
-		items[i].data = init_tensor(n, deviation, seed, dtype);
-		rc = items[i].data ? 0 : sky_fail_mem(err, "random weights");
-	}
-	rc = rc < 0 ? rc : sky_hf_write(dir, items, p.n_name, from, 0, out_flags, err);
-	for (int64_t i = 0; items && i < p.n_name; i++) {
-		free((void *)(uintptr_t)items[i].data);
-	}
-	free(items);
-	sky_plan_release(&p);
-	sky_json_free(doc);
 	return rc;
 }
 

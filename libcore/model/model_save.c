@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHARD_BYTES (5ull << 30) /* of one safetensors file, as other tools write them */
-
 static void spec_of(const char *name, enum sky_dtype dtype, int n_dim, const int64_t *shape,
 		    struct sky_st_spec *s)
 {
@@ -58,14 +56,15 @@ static int collect(const struct sky_model *m, enum sky_dtype dtype, struct sky_h
 
 	for (int64_t i = 0; rc == 0 && i < m->plan.n_name; i++, n++) {
 		const struct sky_param *q = &m->param[i];
-		enum sky_dtype t = dtype == SKY_DT_NONE ? q->dtype : dtype;
+		const struct sky_tensor *t =
+			sky_hf_find(m->hf, q->name); /* as loaded, perhaps reloaded */
+		enum sky_dtype type = dtype == SKY_DT_NONE ? q->dtype : dtype;
 
-		spec_of(q->name, t, q->n_dim, q->shape, &items[n].spec);
+		spec_of(q->name, m->opt.train ? type : t->dtype, q->n_dim, q->shape, &items[n].spec);
+		items[n].data = t->data;
 		if (m->opt.train) {
-			rc = round_master(m, q, t, &owned[n], err);
+			rc = round_master(m, q, type, &owned[n], err);
 			items[n].data = owned[n];
-		} else {
-			items[n].data = sky_hf_find(m->hf, q->name)->data;
 		}
 	}
 	for (int64_t i = 0; rc == 0 && i < sky_hf_count(m->hf); i++) {
@@ -100,7 +99,7 @@ int sky_model_save(const struct sky_model *m, const char *dir, enum sky_dtype dt
 		rc = collect(m, dtype, items, owned, &n, err);
 	}
 	if (rc == 0) {
-		rc = sky_hf_write(dir, items, n, m->dir, SHARD_BYTES, out_flags, err);
+		rc = sky_hf_write(dir, items, n, m->dir, SKY_SHARD_BYTES, out_flags, err);
 	}
 	for (size_t i = 0; owned && i < cap; i++) {
 		free(owned[i]);

@@ -245,6 +245,11 @@ static void test_update(const char *dir, enum kn_dtype t)
 	probe(run, got);
 	T_MEM(got, after, sizeof got, "%s: rollout and trainer have the same bits after the step",
 	      what);
+	T_RC(sky_model_save(run, t_path(t == KN_F32 ? "again-f32" : "again-bf16"), SKY_DT_NONE, 0,
+			    &err),
+	     0, &err, "%s: the reloaded version is saved", what);
+	T_OK(same_weights(to, t_path(t == KN_F32 ? "again-f32" : "again-bf16")), "%s: byte for byte",
+	     what);
 	T_STR(sky_model_dir(run), to, "%s: the model knows where it came from", what);
 	T_RC(sky_model_reload(run, t_src("tests/parity/models/qwen2"), &err), SKY_E_DATA, &err,
 	     "%s: another model is refused", what);
@@ -255,6 +260,45 @@ static void test_update(const char *dir, enum kn_dtype t)
 	T_RC(sky_model_sync(run, &err), SKY_E_USAGE, &err, "%s: no sync without training", what);
 	sky_model_close(m);
 	sky_model_close(run);
+}
+
+/* Random weights: a function of the seed, in the shapes and near the scale of the configuration. */
+static void test_init(const char *dir)
+{
+	const char *a = t_path("init-a"), *b = t_path("init-b"), *c = t_path("init-c");
+	float lp[8];
+	struct sky_hf *hf;
+	struct sky_err err;
+	double sum = 0;
+	float *w;
+
+	T_RC(sky_model_init(dir, a, 7, 0, &err), 0, &err, "random weights");
+	T_RC(sky_model_init(dir, b, 7, 0, &err), 0, &err, "again");
+	T_RC(sky_model_init(dir, c, 8, 0, &err), 0, &err, "another seed");
+	T_OK(same_weights(a, b), "the same seed gives the same bytes");
+	T_OK(!same_weights(a, c), "another seed gives others");
+	T_RC(sky_model_init(dir, a, 7, 0, &err), SKY_E_USAGE, &err, "nothing is overwritten unasked");
+	T_RC(sky_model_init(t_path("nowhere"), b, 7, 0, &err), SKY_E_MISSING, &err,
+	     "no such configuration");
+	if (sky_hf_open(a, &hf, &err) < 0) {
+		t_bail("%s", err.msg);
+	}
+	T_I64(sky_hf_n_files(hf), 1, "in one file");
+	w = gold_f32(sky_hf_find(hf, "model.layers.1.input_layernorm.weight"));
+	T_NEAR(w[3], 1, 0, "norms are 1");
+	free(w);
+	w = gold_f32(sky_hf_find(hf, "model.layers.0.self_attn.q_proj.bias"));
+	T_NEAR(w[3], 0, 0, "biases are 0");
+	free(w);
+	w = gold_f32(sky_hf_find(hf, "model.embed_tokens.weight"));
+	for (int i = 0; i < 33 * 12; i++) {
+		sum += (double)w[i] * w[i];
+	}
+	T_NEAR(sqrt(sum / (33 * 12)), 0.02, 0.003, "matrices have the deviation of the configuration");
+	free(w);
+	sky_hf_close(hf);
+	probe_dir(a, KN_F32, 0, lp);
+	T_NEAR(lp[3], -log(33), 0.05, "an untrained model is undecided");
 }
 
 int main(void)
@@ -270,6 +314,7 @@ int main(void)
 	}
 	test_types_and_shards(dir[0]);
 	test_extra_tensors(dir[0]);
+	test_init(dir[1]);
 	test_update(dir[0], KN_F32);
 	test_update(dir[2], KN_BF16);
 	dev_close(&dev);
