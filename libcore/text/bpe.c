@@ -111,7 +111,7 @@ static int merge_by_heap(const struct tok_merges *m, struct bpe_scratch *s, stru
 		    tok_merges_find(m, s->id[i], s->id[j]) != (uint32_t)(top >> 32)) {
 			continue;       /* stale: one side has merged meanwhile */
 		}
-		s->id[i] = m->new_id[top >> 32];
+		s->id[i] = tok_merges_id(m, (uint32_t)(top >> 32));
 		s->id[j] = TOK_NO_ID;
 		s->next[i] = s->next[j];
 		if (s->next[i] != UINT32_MAX) {
@@ -130,6 +130,25 @@ static int merge_by_heap(const struct tok_merges *m, struct bpe_scratch *s, stru
 	}
 	s->n = k;
 	return rc;
+}
+
+/* Ranks of the pairs on both sides of a new symbol. Memory is slow: both filter bits, then both slots are on their way
+ * before either is looked at. */
+static inline void rank_neighbours(const struct tok_merges *m, const uint32_t *id, uint32_t *rank, size_t at, size_t n)
+{
+	const bool right = at + 1 < n, left = at > 0;
+	const uint64_t hr = tok_merges_hash(id[at], right ? id[at + 1] : 0), hl = tok_merges_hash(left ? id[at - 1] : 0, id[at]);
+	const bool try_right = right & tok_merges_maybe(m, hr), try_left = left & tok_merges_maybe(m, hl);
+
+	if (try_left) {
+		__builtin_prefetch(&m->slot[hl >> m->shift & m->mask]);
+	}
+	if (right) {
+		rank[at] = try_right ? tok_merges_probe(m, id[at], id[at + 1], hr) : TOK_NO_ID;
+	}
+	if (left) {
+		rank[at - 1] = try_left ? tok_merges_probe(m, id[at - 1], id[at], hl) : TOK_NO_ID;
+	}
 }
 
 /* bytes: the symbols are the tokens of these bytes, one each; else NULL. */
@@ -154,19 +173,14 @@ static void merge_by_scan(const struct tok_merges *m, struct bpe_scratch *s, con
 		if (best == TOK_NO_ID) {
 			break;
 		}
-		s->id[at] = m->new_id[best];
+		s->id[at] = tok_merges_id(m, best);
 		for (size_t i = at + 1; i + 1 < n; i++) {
 			s->id[i] = s->id[i + 1];
 			s->pos[i] = s->pos[i + 1];
 			rank[i - 1] = rank[i];
 		}
 		n--;
-		if (at + 1 < n) {
-			rank[at] = tok_merges_find(m, s->id[at], s->id[at + 1]);
-		}
-		if (at > 0) {
-			rank[at - 1] = tok_merges_find(m, s->id[at - 1], s->id[at]);
-		}
+		rank_neighbours(m, s->id, rank, at, n);
 	}
 	s->n = n;
 }

@@ -51,6 +51,7 @@ struct tok_merges {
 	int shift;
 	uint8_t *maybe;         /* filter of FILTER_BITS hash bits: most pairs do not merge, and this fits a small cache */
 	uint32_t *new_id;       /* by rank */
+	uint32_t id_base;       /* new_id[r] is r + id_base for every rank, as in most vocabularies; or TOK_NO_ID */
 	uint32_t n_rank, rank_cap;
 	uint32_t *first;        /* (256 × 256) rank of pairs of bytes; NULL unless byte-level with all bytes */
 	uint64_t *list;         /* while loading: as slot, in the order of the file */
@@ -62,15 +63,22 @@ int tok_merges_index(struct tok_merges *m, struct sky_err *err) SKY_MUST_CHECK;
 int tok_merges_bytes(struct tok_merges *m, const uint32_t byte_id[256], struct sky_err *err) SKY_MUST_CHECK;
 void tok_merges_release(struct tok_merges *m);
 
-static inline uint32_t tok_merges_find(const struct tok_merges *m, uint32_t left, uint32_t right)
+static inline uint64_t tok_merges_hash(uint32_t left, uint32_t right)
 {
-	const uint64_t key = (uint64_t)left << 21 | right, h = key * 0x9e3779b97f4a7c15ull;
-	uint64_t i = h >> m->shift;
+	return ((uint64_t)left << 21 | right) * 0x9e3779b97f4a7c15ull;
+}
 
-	if (!(m->maybe[h >> (64 - TOK_FILTER_BITS + 3)] >> (h >> (64 - TOK_FILTER_BITS) & 7) & 1)) {
-		return TOK_NO_ID;
-	}
-	for (;;) {
+static inline bool tok_merges_maybe(const struct tok_merges *m, uint64_t hash)
+{
+	return m->maybe[hash >> (64 - TOK_FILTER_BITS + 3)] >> (hash >> (64 - TOK_FILTER_BITS) & 7) & 1;
+}
+
+/* Rank of a pair that passed the filter, or TOK_NO_ID. */
+static inline uint32_t tok_merges_probe(const struct tok_merges *m, uint32_t left, uint32_t right, uint64_t hash)
+{
+	const uint64_t key = (uint64_t)left << 21 | right;
+
+	for (uint64_t i = hash >> m->shift;; i++) {
 		uint64_t s = m->slot[i & m->mask];
 
 		if (s >> 22 == key) {
@@ -79,8 +87,19 @@ static inline uint32_t tok_merges_find(const struct tok_merges *m, uint32_t left
 		if (s == UINT64_MAX) {
 			return TOK_NO_ID;
 		}
-		i++;
 	}
+}
+
+static inline uint32_t tok_merges_find(const struct tok_merges *m, uint32_t left, uint32_t right)
+{
+	const uint64_t h = tok_merges_hash(left, right);
+
+	return tok_merges_maybe(m, h) ? tok_merges_probe(m, left, right, h) : TOK_NO_ID;
+}
+
+static inline uint32_t tok_merges_id(const struct tok_merges *m, uint32_t rank)
+{
+	return m->id_base != TOK_NO_ID ? rank + m->id_base : m->new_id[rank];
 }
 
 /* ---- bytemap.c: the printable spelling of bytes in byte-level vocabularies ---- */

@@ -250,6 +250,10 @@ int tok_merges_index(struct tok_merges *m, struct sky_err *err)
 	free(m->list);
 	m->list = NULL;
 	m->n_list = m->list_cap = 0;
+	m->id_base = m->n_rank ? m->new_id[0] : TOK_NO_ID;
+	for (uint32_t r = 0; r < m->n_rank && m->id_base != TOK_NO_ID; r++) {
+		m->id_base = m->new_id[r] == r + m->new_id[0] ? m->id_base : TOK_NO_ID;
+	}
 	return 0;
 }
 
