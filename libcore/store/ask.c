@@ -61,8 +61,8 @@ static int digits(const char *s, int n)
 
 static int to_seconds(const int f[6], double *t_p)
 {
-	if (f[0] < 0 || f[1] < 1 || f[1] > 12 || f[2] < 1 || f[2] > 31 || f[3] < 0 || f[3] > 24 || f[4] < 0 || f[4] > 59 ||
-	    f[5] < 0 || f[5] > 60) {
+	if (f[0] < 0 || f[1] < 1 || f[1] > 12 || f[2] < 1 || f[2] > 31 || f[3] < 0 || f[3] > 24 || f[4] < 0 ||
+	    f[4] > 59 || f[5] < 0 || f[5] > 60) {
 		return -1;
 	}
 	*t_p = (double)sky_utc_seconds(f);
@@ -73,7 +73,8 @@ int sky_iso_time(const char *s, double *t_p)
 {
 	int f[6], rc, sign;
 
-	if (strlen(s) < 19 || s[4] != '-' || s[7] != '-' || (s[10] != 'T' && s[10] != ' ') || s[13] != ':' || s[16] != ':') {
+	if (strlen(s) < 19 || s[4] != '-' || s[7] != '-' || (s[10] != 'T' && s[10] != ' ') || s[13] != ':' ||
+	    s[16] != ':') {
 		return -1;
 	}
 	f[0] = digits(s, 4);

@@ -1,11 +1,11 @@
 /* store: settings of the AWS tools: ~/.aws/config, ~/.aws/credentials, environment. */
-#include <unistd.h>
 #include "store/cred_int.h"
 
 #define MAX_INI_ROWS 100000
 #define MAX_INI_BYTES (4u << 20)
 
-static int add_row(struct sky_ini *ini, const char *section, char *key, const char *value, size_t n_value, struct sky_err *err)
+static int add_row(struct sky_ini *ini, const char *section, char *key, const char *value, size_t n_value,
+                   struct sky_err *err)
 {
 	struct sky_ini_row *r;
 
@@ -77,14 +77,16 @@ static int key_value(struct sky_ini *ini, const char *section, char *parent, siz
 	if (lead == 0) {
 		snprintf(parent, cap, "%.*s", (int)(n_value == 0 && n_key < cap ? n_key : 0), p);
 	}
-	if (asprintf(&key, "%s%s%.*s", lead > 0 ? parent : "", lead > 0 && parent[0] ? "." : "", (int)n_key, p + lead) < 0) {
+	if (asprintf(&key, "%s%s%.*s", lead > 0 ? parent : "", lead > 0 && parent[0] ? "." : "", (int)n_key,
+	             p + lead) < 0) {
 		return sky_fail_mem(err, "settings");
 	}
 	return add_row(ini, section, key, value, n_value, err);
 }
 
 /* One line without its end. */
-static int ini_line(struct sky_ini *ini, char *section, char *parent, size_t cap, const char *p, size_t n, struct sky_err *err)
+static int ini_line(struct sky_ini *ini, char *section, char *parent, size_t cap, const char *p, size_t n,
+                    struct sky_err *err)
 {
 	const char *close;
 

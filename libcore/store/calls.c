@@ -1,5 +1,5 @@
-/* store: calls, a request with all its tries. Which answers are worth another try, how long to pause before it, and when
- * to give up is decided here and in the judges of the services; the engine below knows none of it. */
+/* store: calls, a request with all its tries. Which answers are worth another try, how long to pause before it, and
+ * when to give up is decided here and in the judges of the services; the engine below knows none of it. */
 #include <curl/curl.h>
 #include <errno.h>
 #include <unistd.h>

@@ -1,7 +1,6 @@
 /* store: decompressors of streams behind one step function. Each takes files of several frames or members one after the
  * other, as `cat a.gz b.gz` makes them, and calls anything else behind a frame damage. */
 #include <bzlib.h>
-#include <errno.h>
 #include <lzma.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -119,7 +118,7 @@ static int zs_match(const uint8_t *p, size_t n)
 		return 0;
 	}
 	return (p[0] == 0x28 && p[1] == 0xb5 && p[2] == 0x2f && p[3] == 0xfd) ||
-	       ((p[0] & 0xf0) == 0x50 && p[1] == 0x2a && p[2] == 0x4d && p[3] == 0x18);         /* skippable frame first */
+	       ((p[0] & 0xf0) == 0x50 && p[1] == 0x2a && p[2] == 0x4d && p[3] == 0x18); /* skippable frame first */
 }
 
 static void *zs_init(const struct sky_stream_opt *opt)
@@ -155,7 +154,8 @@ static int zs_step(void *state, struct sky_codec_io *io, const char **why_p)
 			*why_p = "zstd window larger than allowed (raise it with --long=31)";
 			return SKY_E_LIMIT;
 		}
-		*why_p = ZSTD_getErrorCode(rc) == ZSTD_error_prefix_unknown ? "data that is no zstd frame" : ZSTD_getErrorName(rc);
+		*why_p = ZSTD_getErrorCode(rc) == ZSTD_error_prefix_unknown ? "data that is no zstd frame" :
+		                                                              ZSTD_getErrorName(rc);
 		return ZSTD_getErrorCode(rc) == ZSTD_error_memory_allocation ? SKY_E_LIMIT : SKY_E_DATA;
 	}
 	if (in.pos > 0 || out.pos > 0) {
@@ -314,8 +314,9 @@ static int bz_step(void *state, struct sky_codec_io *io, const char **why_p)
 	if (rc == BZ_OK) {
 		return 0;
 	}
-	*why_p = rc == BZ_MEM_ERROR ? "out of memory" : rc == BZ_DATA_ERROR_MAGIC ? "data behind the last bzip2 stream" :
-	         "damaged bzip2 data";
+	*why_p = rc == BZ_MEM_ERROR        ? "out of memory" :
+	         rc == BZ_DATA_ERROR_MAGIC ? "data behind the last bzip2 stream" :
+	                                     "damaged bzip2 data";
 	return rc == BZ_MEM_ERROR ? SKY_E_LIMIT : SKY_E_DATA;
 }
 

@@ -1,7 +1,6 @@
-/* store: AWS keys. A table of sources is asked in order; the first that is configured is kept and asked again before its
- * keys expire. Order: environment, web identity, profile (keys, process, role), container, instance metadata. */
+/* store: AWS keys. A table of sources is asked in order; the first that is configured is kept and asked again before
+ * its keys expire. Order: environment, web identity, profile (keys, process, role), container, instance metadata. */
 #include <errno.h>
-#include <math.h>
 #include <poll.h>
 #include <unistd.h>
 #include "store/cred_int.h"
@@ -133,7 +132,8 @@ static int sts_field(void *ctx, const char *path, const char *text, struct sky_e
 }
 
 /* POST to the token service; keys NULL: unsigned (web identity). */
-static int ask_sts(struct sky_cred *c, const char *body, const struct sky_creds *keys, struct sky_creds *out, struct sky_err *err)
+static int ask_sts(struct sky_cred *c, const char *body, const struct sky_creds *keys, struct sky_creds *out,
+                   struct sky_err *err)
 {
 	const char *custom = env("AWS_ENDPOINT_URL_STS") ? env("AWS_ENDPOINT_URL_STS") : env("AWS_ENDPOINT_URL");
 	char url[1200], hash[65], host[1200], date[17];
@@ -155,15 +155,16 @@ static int ask_sts(struct sky_cred *c, const char *body, const struct sky_creds 
 	host[strcspn(host, "/")] = '\0';
 	rc = sky_heads_add(&q.heads, err, "content-type", "application/x-www-form-urlencoded");
 	if (rc == 0 && keys) {
-		struct sky_sig g = { &sky_sig_aws, "POST", "/", "", &q.heads, hash, keys->access, keys->secret, c->conf->region,
-		                     "sts", now };
+		struct sky_sig g = { &sky_sig_aws, "POST",          "/",   "", &q.heads, hash, keys->access,
+			             keys->secret, c->conf->region, "sts", now };
 
 		sky_sha256(body, strlen(body), digest);
 		sky_hex(digest, 32, hash);
 		sky_sig_date(now, date);
 		if ((rc = sky_heads_add(&q.heads, err, "host", "%s", host)) == 0 &&
 		    (rc = sky_heads_add(&q.heads, err, "x-amz-date", "%s", date)) == 0 &&
-		    (rc = keys->token[0] ? sky_heads_add(&q.heads, err, "x-amz-security-token", "%s", keys->token) : 0) == 0 &&
+		    (rc = keys->token[0] ? sky_heads_add(&q.heads, err, "x-amz-security-token", "%s", keys->token) :
+		                           0) == 0 &&
 		    (rc = sky_sig_sign(&g, &auth, NULL, err)) == 0) {
 			rc = sky_heads_add(&q.heads, err, "authorization", "%s", auth.ptr);
 		}
@@ -213,8 +214,8 @@ static int read_token_file(const char *path, struct sky_buf *out, struct sky_err
 	return out->n == 0 ? sky_fail(err, SKY_E_DATA, "%s: empty token", path) : 0;
 }
 
-static int web_identity(struct sky_cred *c, const char *file, const char *role, const char *session, struct sky_creds *out,
-                        struct sky_err *err)
+static int web_identity(struct sky_cred *c, const char *file, const char *role, const char *session,
+                        struct sky_creds *out, struct sky_err *err)
 {
 	struct sky_buf token = SKY_BUF_INIT(1u << 16), body = SKY_BUF_INIT(1u << 18);
 	int rc = read_token_file(file, &token, err);        /* each time: its owner renews it */
@@ -279,7 +280,8 @@ static int run_process(const char *cmd, struct sky_buf *out, struct sky_err *err
 		rc = sky_proc_wait(&p, PROCESS_S, &status, err);
 	}
 	if (rc == 0 && status != 0) {
-		rc = sky_fail(err, SKY_E_SYS, "credential_process %s", sky_proc_status_text(status, text, sizeof(text)));
+		rc = sky_fail(err, SKY_E_SYS, "credential_process %s",
+		              sky_proc_status_text(status, text, sizeof(text)));
 	}
 	sky_proc_kill(&p, 0.5);
 	return rc;
@@ -288,7 +290,8 @@ static int run_process(const char *cmd, struct sky_buf *out, struct sky_err *err
 static int from_container(struct sky_cred *c, struct sky_creds *out, struct sky_err *err);
 static int from_imds(struct sky_cred *c, struct sky_creds *out, struct sky_err *err);
 
-static int profile_creds(struct sky_cred *c, const char *profile, int depth, struct sky_creds *out, struct sky_err *err);
+static int profile_creds(struct sky_cred *c, const char *profile, int depth, struct sky_creds *out,
+                         struct sky_err *err);
 
 /* role_arn with the keys of another profile or of the machine. */
 static int assume_role(struct sky_cred *c, const char *profile, const char *role, int depth, struct sky_creds *out,
@@ -303,8 +306,9 @@ static int assume_role(struct sky_cred *c, const char *profile, const char *role
 	int rc;
 
 	if (source) {
-		rc = depth >= ROLE_DEPTH ? sky_fail(err, SKY_E_USAGE, "profile '%s': source_profile goes round in a circle", profile) :
-		     profile_creds(c, source, depth + 1, &keys, err);
+		rc = depth >= ROLE_DEPTH ? sky_fail(err, SKY_E_USAGE,
+		                                    "profile '%s': source_profile goes round in a circle", profile) :
+		                           profile_creds(c, source, depth + 1, &keys, err);
 	} else if (machine && strcmp(machine, "Environment") == 0) {
 		rc = from_env(c, &keys, err);
 	} else if (machine && strcmp(machine, "EcsContainer") == 0) {
@@ -312,7 +316,8 @@ static int assume_role(struct sky_cred *c, const char *profile, const char *role
 	} else if (machine && strcmp(machine, "Ec2InstanceMetadata") == 0) {
 		rc = from_imds(c, &keys, err);
 	} else {
-		return sky_fail(err, SKY_E_USAGE, "profile '%s': role_arn needs source_profile or credential_source", profile);
+		return sky_fail(err, SKY_E_USAGE, "profile '%s': role_arn needs source_profile or credential_source",
+		                profile);
 	}
 	if (rc == SKY_EOF) {
 		rc = sky_fail(err, SKY_E_USAGE, "profile '%s': its source has no keys for role_arn", profile);
@@ -359,8 +364,10 @@ static int profile_creds(struct sky_cred *c, const char *profile, int depth, str
 		}
 		sky_while(err, rc, "%s", name);
 	} else if (sky_aws_conf_get(a, profile, "sso_start_url") || sky_aws_conf_get(a, profile, "sso_session")) {
-		rc = sky_fail(err, SKY_E_SYS, "%s wants a single sign-on; run `aws configure export-credentials --profile %s "
-		              "--format env` and use its output", name, profile);
+		rc = sky_fail(err, SKY_E_SYS,
+		              "%s wants a single sign-on; run `aws configure export-credentials --profile %s "
+		              "--format env` and use its output",
+		              name, profile);
 	}
 	sky_buf_release(&b);
 	return rc;
@@ -398,9 +405,13 @@ static int near_url(const char *url)
 
 static int from_container(struct sky_cred *c, struct sky_creds *out, struct sky_err *err)
 {
-	const char *rel = env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"), *full = env("AWS_CONTAINER_CREDENTIALS_FULL_URI");
-	const char *file = env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"), *token = env("AWS_CONTAINER_AUTHORIZATION_TOKEN");
-	struct sky_ask q = { .what = "container credentials", .method = "GET", .timeout_s = NEAR_TIMEOUT_S, .n_tries = 3 };
+	const char *rel = env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
+		   *full = env("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+	const char *file = env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"),
+		   *token = env("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+	struct sky_ask q = {
+		.what = "container credentials", .method = "GET", .timeout_s = NEAR_TIMEOUT_S, .n_tries = 3
+	};
 	struct sky_buf answer = SKY_BUF_INIT(1u << 20), auth = SKY_BUF_INIT(1u << 16);
 	char url[2048];
 	int rc = 0, status = 0;
@@ -441,8 +452,11 @@ static int imds(const char *method, const char *path, const char *token, struct 
 	const char *base = env("AWS_EC2_METADATA_SERVICE_ENDPOINT");
 	const char *mode = env("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE");
 	char url[1024];
-	struct sky_ask q = { .what = "instance metadata (IMDSv2)", .method = method, .url = url, .timeout_s = IMDS_TIMEOUT_S,
-	                     .n_tries = 2 };
+	struct sky_ask q = { .what = "instance metadata (IMDSv2)",
+		             .method = method,
+		             .url = url,
+		             .timeout_s = IMDS_TIMEOUT_S,
+		             .n_tries = 2 };
 	int rc, status = 0;
 
 	base = base ? base : mode && strcmp(mode, "IPv6") == 0 ? "http://[fd00:ec2::254]" : "http://169.254.169.254";
@@ -474,7 +488,8 @@ static int from_imds(struct sky_cred *c, struct sky_creds *out, struct sky_err *
 		size_t n = role.ptr ? strcspn(role.ptr, "\r\n/ ") : 0;
 
 		rc = n == 0 || n > 200 ? sky_fail(err, SKY_E_SYS, "instance metadata: this machine has no role") : 0;
-		snprintf(path, sizeof(path), "latest/meta-data/iam/security-credentials/%.*s", (int)n, n ? role.ptr : "");
+		snprintf(path, sizeof(path), "latest/meta-data/iam/security-credentials/%.*s", (int)n,
+		         n ? role.ptr : "");
 	}
 	if (rc == 0) {
 		rc = imds("GET", path, token.ptr ? token.ptr : "", &keys, err);
@@ -558,7 +573,8 @@ static int fetch(struct sky_cred *c, struct sky_creds *out, struct sky_err *err)
 			return sky_while(err, rc, "credentials");
 		}
 	}
-	return sky_fail(err, SKY_E_SYS, "no credentials: not in the environment (AWS_ACCESS_KEY_ID …), profile '%s', web "
+	return sky_fail(err, SKY_E_SYS,
+	                "no credentials: not in the environment (AWS_ACCESS_KEY_ID …), profile '%s', web "
 	                "identity, container or instance metadata%s%.300s; --no-sign-request reads public stores",
 	                c->conf->profile, why.msg[0] ? ": " : "", why.msg);
 }
@@ -579,7 +595,8 @@ int sky_cred_get(struct sky_cred *c, const struct sky_creds *stale, struct sky_c
 			c->now = fresh;
 			c->have = 1;
 		} else if (c->have && !stale && now < c->now.expires) {
-			sky_log("store", 1, "refresh failed, old keys hold for %.0f s: %s", c->now.expires - now, local.msg);
+			sky_log("store", 1, "refresh failed, old keys hold for %.0f s: %s", c->now.expires - now,
+			        local.msg);
 			rc = 0;
 		}
 	}

@@ -18,7 +18,8 @@ struct sky_ini {
 	struct sky_ini_row { char *section, *key, *value; } *v;
 	size_t n, cap;
 };
-int sky_ini_parse(const char *p, size_t n, const char *name, struct sky_ini *ini, struct sky_err *err) SKY_MUST_CHECK;  /* appends */
+int sky_ini_parse(const char *p, size_t n, const char *name, struct sky_ini *ini,
+                  struct sky_err *err) SKY_MUST_CHECK; /* appends */
 const char *sky_ini_get(const struct sky_ini *ini, const char *section, const char *key);       /* the last one; NULL */
 int sky_ini_has(const struct sky_ini *ini, const char *section);
 void sky_ini_release(struct sky_ini *ini);
@@ -38,13 +39,17 @@ const char *sky_aws_conf_get(const struct sky_aws_conf *a, const char *profile, 
 void sky_aws_conf_release(struct sky_aws_conf *a);
 
 struct sky_cred;
-int sky_cred_new(const struct sky_aws_conf *conf, struct sky_cred **c_p, struct sky_err *err) SKY_MUST_CHECK;   /* conf borrowed */
-int sky_cred_fixed(const struct sky_creds *keys, struct sky_cred **c_p, struct sky_err *err) SKY_MUST_CHECK;   /* these and no others */
+int sky_cred_new(const struct sky_aws_conf *conf, struct sky_cred **c_p,
+                 struct sky_err *err) SKY_MUST_CHECK; /* conf borrowed */
+int sky_cred_fixed(const struct sky_creds *keys, struct sky_cred **c_p,
+                   struct sky_err *err) SKY_MUST_CHECK; /* these and no others */
 void sky_cred_free(struct sky_cred *c);
 /* Keys that hold for some minutes; threads share one refresh. stale: keys that the server refused: fetch others. */
-int sky_cred_get(struct sky_cred *c, const struct sky_creds *stale, struct sky_creds *out, struct sky_err *err) SKY_MUST_CHECK;
+int sky_cred_get(struct sky_cred *c, const struct sky_creds *stale, struct sky_creds *out,
+                 struct sky_err *err) SKY_MUST_CHECK;
 /* {"AccessKeyId":…} of credential_process, containers and the instance metadata. */
-int sky_cred_parse(const char *p, size_t n, const char *name, struct sky_creds *out, struct sky_err *err) SKY_MUST_CHECK;
+int sky_cred_parse(const char *p, size_t n, const char *name, struct sky_creds *out,
+                   struct sky_err *err) SKY_MUST_CHECK;
 
 /* A small request to a neighbour: metadata, token service. *answer is appended; http status in *status_p. */
 struct sky_ask {

@@ -24,7 +24,8 @@ static const char *env(const char *name)
 	return v && *v ? v : NULL;
 }
 
-int sky_gcred_parse(const char *p, size_t n, const char *name, char *out, size_t cap, double *expires_in_p, struct sky_err *err)
+int sky_gcred_parse(const char *p, size_t n, const char *name, char *out, size_t cap, double *expires_in_p,
+                    struct sky_err *err)
 {
 	const char *token, *why, *more;
 	struct sky_json *doc = NULL;
@@ -42,8 +43,8 @@ int sky_gcred_parse(const char *p, size_t n, const char *name, char *out, size_t
 	    (rc = sky_j_get_f64(v, "expires_in", 3600, &s, err)) < 0) {
 		sky_while(err, rc, "%s", name);
 	} else if (!token || !*token) {
-		rc = sky_fail(err, SKY_E_SYS, "%s: no access_token in the answer%s%.100s %.200s", name, why ? ": " : "", why ? why : "",
-		              more);
+		rc = sky_fail(err, SKY_E_SYS, "%s: no access_token in the answer%s%.100s %.200s", name,
+		              why ? ": " : "", why ? why : "", more);
 	} else if (strlen(token) >= cap || strpbrk(token, " \t\r\n") || !(s > 0)) {
 		rc = sky_fail(err, SKY_E_DATA, "%s: bad access_token or expires_in", name);
 	} else {
@@ -65,14 +66,20 @@ static int form_pair(struct sky_buf *b, const char *name, const char *value, str
 
 static int exchange(struct sky_gcred *c, const char *uri, const char *body, struct sky_err *err)
 {
-	struct sky_ask q = { .what = "Google token service", .method = "POST", .url = uri, .body = body, .timeout_s = 30,
-	                     .n_tries = 4 };
+	struct sky_ask q = { .what = "Google token service",
+		             .method = "POST",
+		             .url = uri,
+		             .body = body,
+		             .timeout_s = 30,
+		             .n_tries = 4 };
 	struct sky_buf answer = SKY_BUF_INIT(1u << 20);
 	double s = 0;
 	int status = 0, rc = sky_heads_add(&q.heads, err, "content-type", "application/x-www-form-urlencoded");
 
 	rc = rc < 0 ? rc : sky_ask_run(&q, &status, &answer, err);
-	rc = rc < 0 ? rc : sky_gcred_parse(answer.ptr ? answer.ptr : "", answer.n, q.what, c->token, sizeof(c->token), &s, err);
+	rc = rc < 0 ? rc :
+	              sky_gcred_parse(answer.ptr ? answer.ptr : "", answer.n, q.what, c->token, sizeof(c->token), &s,
+	                              err);
 	if (rc == 0) {
 		c->expires = sky_wall() + s;
 	}
@@ -104,9 +111,11 @@ static int sign_rs256(const char *pem, const char *p, size_t n, struct sky_buf *
 	EVP_PKEY *key = bio ? PEM_read_bio_PrivateKey(bio, NULL, NULL, NULL) : NULL;
 	EVP_MD_CTX *md = EVP_MD_CTX_new();
 	size_t n_sig = 0;
-	int ok = key && md && EVP_PKEY_base_id(key) == EVP_PKEY_RSA && EVP_DigestSignInit(md, NULL, EVP_sha256(), NULL, key) == 1 &&
+	int ok = key && md && EVP_PKEY_base_id(key) == EVP_PKEY_RSA &&
+	         EVP_DigestSignInit(md, NULL, EVP_sha256(), NULL, key) == 1 &&
 	         EVP_DigestSign(md, NULL, &n_sig, (const unsigned char *)p, n) == 1;
-	int rc = ok ? sky_buf_reserve(sig, n_sig, err) : sky_fail(err, SKY_E_DATA, "private_key is no RSA key in PEM form");
+	int rc = ok ? sky_buf_reserve(sig, n_sig, err) :
+	              sky_fail(err, SKY_E_DATA, "private_key is no RSA key in PEM form");
 
 	if (rc == 0) {
 		if (EVP_DigestSign(md, (unsigned char *)sig->ptr, &n_sig, (const unsigned char *)p, n) == 1) {
@@ -122,7 +131,8 @@ static int sign_rs256(const char *pem, const char *p, size_t n, struct sky_buf *
 }
 
 /* header.claims.signature, each base64url (RFC 7515). */
-static int make_jwt(struct sky_buf *jwt, const char *email, const char *kid, const char *pem, const char *uri, struct sky_err *err)
+static int make_jwt(struct sky_buf *jwt, const char *email, const char *kid, const char *pem, const char *uri,
+                    struct sky_err *err)
 {
 	struct sky_buf text = SKY_BUF_INIT(1u << 16), sig = SKY_BUF_INIT(1u << 16);
 	int64_t now = (int64_t)sky_wall();
@@ -171,7 +181,8 @@ static int service_account(struct sky_gcred *c, const struct sky_jnode *v, struc
 	    (rc = sky_j_get_str(v, "token_uri", TOKEN_URI, &uri, err)) < 0) {
 		return rc;
 	}
-	rc = email && pem ? make_jwt(&jwt, email, kid, pem, uri, err) : sky_fail(err, SKY_E_DATA, "no client_email or private_key");
+	rc = email && pem ? make_jwt(&jwt, email, kid, pem, uri, err) :
+	                    sky_fail(err, SKY_E_DATA, "no client_email or private_key");
 	rc = rc < 0 ? rc : form_pair(&body, "grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer", err);
 	rc = rc < 0 ? rc : form_pair(&body, "assertion", jwt.ptr, err);
 	rc = rc < 0 ? rc : exchange(c, uri, body.ptr, err);
@@ -214,10 +225,15 @@ static int from_file(struct sky_gcred *c, const char *path, struct sky_err *err)
 	rc = rc < 0 ? rc : sky_json_parse(b.ptr ? b.ptr : "", b.n, path, 0, &doc, err);
 	rc = rc < 0 ? rc : sky_j_get_str(sky_json_root(doc), "type", "", &type, err);
 	if (rc == 0) {
-		rc = strcmp(type, "service_account") == 0 ? service_account(c, sky_json_root(doc), err) :
-		     strcmp(type, "authorized_user") == 0 ? authorized_user(c, sky_json_root(doc), err) :
-		     sky_fail(err, SKY_E_USAGE, "credentials of type '%.60s': service_account and authorized_user are known; "
-		              "`gcloud auth print-access-token` into CLOUDSDK_AUTH_ACCESS_TOKEN serves the others", type);
+		rc = strcmp(type, "service_account") == 0 ?
+		             service_account(c, sky_json_root(doc), err) :
+		     strcmp(type, "authorized_user") == 0 ?
+		             authorized_user(c, sky_json_root(doc), err) :
+		             sky_fail(err, SKY_E_USAGE,
+		                      "credentials of type '%.60s': service_account and authorized_user are known; "
+		                      "`gcloud auth print-access-token` into CLOUDSDK_AUTH_ACCESS_TOKEN serves the "
+		                      "others",
+		                      type);
 		sky_while(err, rc, "%s", path);
 	}
 	sky_json_free(doc);
@@ -232,7 +248,9 @@ static int from_metadata(struct sky_gcred *c, struct sky_err *err)
 {
 	const char *host = env("GCE_METADATA_HOST");
 	char url[512];
-	struct sky_ask q = { .what = "Google metadata server", .method = "GET", .url = url, .timeout_s = 2, .n_tries = 3 };
+	struct sky_ask q = {
+		.what = "Google metadata server", .method = "GET", .url = url, .timeout_s = 2, .n_tries = 3
+	};
 	struct sky_buf answer = SKY_BUF_INIT(1u << 20);
 	double s = 0;
 	int status = 0, rc;
@@ -244,7 +262,9 @@ static int from_metadata(struct sky_gcred *c, struct sky_err *err)
 	if (rc == 0 && status != 200) {
 		rc = sky_fail(err, SKY_E_SYS, "%s: status %d", q.what, status);
 	}
-	rc = rc < 0 ? rc : sky_gcred_parse(answer.ptr ? answer.ptr : "", answer.n, q.what, c->token, sizeof(c->token), &s, err);
+	rc = rc < 0 ? rc :
+	              sky_gcred_parse(answer.ptr ? answer.ptr : "", answer.n, q.what, c->token, sizeof(c->token), &s,
+	                              err);
 	if (rc == 0) {
 		c->expires = sky_wall() + s;
 	}
@@ -273,8 +293,11 @@ static int fetch(struct sky_gcred *c, struct sky_err *err)
 		return from_file(c, path, err);
 	}
 	rc = from_metadata(c, err);
-	return rc == 0 ? 0 : sky_fail(err, SKY_E_SYS, "no Google credentials: no GOOGLE_APPLICATION_CREDENTIALS, no %s, and no "
-	                              "metadata server; --no-sign-request reads public buckets", path);
+	return rc == 0 ? 0 :
+	                 sky_fail(err, SKY_E_SYS,
+	                          "no Google credentials: no GOOGLE_APPLICATION_CREDENTIALS, no %s, and no "
+	                          "metadata server; --no-sign-request reads public buckets",
+	                          path);
 }
 
 int sky_gcred_new(struct sky_gcred **c_p, struct sky_err *err)

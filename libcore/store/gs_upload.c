@@ -1,8 +1,6 @@
-/* store: resumable uploads to Google. One session, chunks in order; while one chunk travels the next is filled. After a
- * failure the session is asked how much it has, and goes on from there. The JSON and the XML interface differ only in how
- * a session begins, and a session carries the condition of the put, which parts in parallel cannot there. */
-#include <errno.h>
-#include <unistd.h>
+/* store: resumable uploads to Google. One session, chunks in order; while one chunk travels the next is filled. After
+ * a failure the session is asked how much it has, and goes on from there. The JSON and the XML interface differ only
+ * in how a session begins, and a session carries the condition of the put, which parts in parallel cannot there. */
 #include "store/gs_int.h"
 
 struct gs_up {
@@ -99,7 +97,8 @@ static int chunk_kept(struct gs_up *up, struct sky_try *t, struct sky_err *err)
 	if (kept == end && !is_last(up)) {
 		return 0;
 	}
-	sky_fail(err, SKY_E_AGAIN, "the server kept %llu of %llu bytes", (unsigned long long)kept, (unsigned long long)end);
+	sky_fail(err, SKY_E_AGAIN, "the server kept %llu of %llu bytes", (unsigned long long)kept,
+	         (unsigned long long)end);
 	return SKY_EOF;
 }
 
@@ -124,7 +123,8 @@ static int chunk_judge(struct sky_call *c, struct sky_try *t, struct sky_err *er
 	case 412:
 		return sky_fail(err, SKY_E_AGAIN, "%s: the object is not what was expected", up->what);
 	default:
-		return sky_fail(err, SKY_E_SYS, "%s: HTTP %d %.200s", up->what, t->status, t->answer.ptr ? t->answer.ptr : "");
+		return sky_fail(err, SKY_E_SYS, "%s: HTTP %d %.200s", up->what, t->status,
+		                t->answer.ptr ? t->answer.ptr : "");
 	}
 }
 
@@ -195,7 +195,7 @@ int gs_upload_open(struct sky_upload *u, struct sky_err *err)
 	struct sky_object o = { 0 };
 	int is_xml = u->s->ops == &sky_store_gs_xml, rc;
 
-	if (u->flags & SKY_PUT_CREATE) {        /* better told now than after the bytes; decided at the end all the same */
+	if (u->flags & SKY_PUT_CREATE) { /* better told now than after the bytes; decided at the end all the same */
 		rc = u->s->ops->head(u->s, u->key, &o, err);
 		if (rc != SKY_E_MISSING) {
 			return rc < 0 ? rc : sky_lost_race(u->s, u->key, err);
@@ -213,7 +213,8 @@ int gs_upload_open(struct sky_upload *u, struct sky_err *err)
 	snprintf(up->what, sizeof(up->what), "PUT %.200s/%.900s", u->s->url, u->key);
 	up->buf = malloc(up->chunk);
 	up->fly_buf = malloc(up->chunk);
-	rc = up->buf && up->fly_buf ? sky_calls_init(&up->cs, up->http, u->s, err) : sky_fail_mem(err, "upload of %s", u->key);
+	rc = up->buf && up->fly_buf ? sky_calls_init(&up->cs, up->http, u->s, err) :
+	                              sky_fail_mem(err, "upload of %s", u->key);
 	if (rc < 0) {
 		free(up->buf);
 		free(up->fly_buf);
@@ -367,8 +368,10 @@ static int finish(struct sky_upload *u, struct sky_err *err)
 	}
 	if (rc == 0 && up->meta.has_crc && up->meta.crc != up->crc) {
 		rc = gs_delete_if(u->s, u->key, up->meta.generation, err);
-		rc = rc < 0 ? rc : sky_fail(err, SKY_E_AGAIN, "%s: checksum mismatch of the transfer of %s; it was deleted", u->s->url,
-		                            u->key);
+		rc = rc < 0 ?
+		             rc :
+		             sky_fail(err, SKY_E_AGAIN, "%s: checksum mismatch of the transfer of %s; it was deleted",
+		                      u->s->url, u->key);
 	}
 	return rc;
 }

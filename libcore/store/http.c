@@ -1,17 +1,15 @@
-/* store: the HTTP engine. A few lanes, each a thread that drives one curl multi handle, so parts move while their owners
- * compute; the owners submit tries and wait for them in groups. No retry is decided here. */
+/* store: the HTTP engine. A few lanes, each a thread that drives one curl multi handle, so parts move while their
+ * owners compute; the owners submit tries and wait for them in groups. No retry is decided here. */
 #include <curl/curl.h>
 #include <errno.h>
 #include <signal.h>
 #include <strings.h>
-#include <unistd.h>
 #include "store/http_int.h"
 
 #define RECV_BYTES      (512l << 10)
 #define SEND_BYTES      (2l << 20)
 #define TRICKLE         512             /* bytes per second that count as life */
 #define BUCKET_S        0.1             /* burst of the bandwidth limit, in seconds of it */
-#define HEAD_MAX        (256u << 10)
 #define LANES_MAX       4               /* one thread moves some GB/s; more only help on many cores */
 #define IDLE_MAX        64
 #define PAUSED_MAX      256
@@ -44,77 +42,6 @@ struct sky_http {
 	pthread_mutex_t bucket_lock;
 	double tokens, t_tokens;        /* bandwidth: bytes that may move now */
 };
-
-/* ---- header fields ---- */
-
-int sky_heads_add(struct sky_heads *h, struct sky_err *err, const char *name, const char *fmt, ...)
-{
-	char *value = NULL;
-	va_list ap;
-	int n;
-
-	if (h->n == SKY_HTTP_HEADS) {
-		return sky_fail(err, SKY_E_LIMIT, "more than %d header fields", SKY_HTTP_HEADS);
-	}
-	va_start(ap, fmt);
-	n = vasprintf(&value, fmt, ap);
-	va_end(ap);
-	if (n < 0) {
-		return sky_fail_mem(err, "header field %s", name);
-	}
-	h->v[h->n].name = name;
-	h->v[h->n++].value = value;
-	return 0;
-}
-
-void sky_heads_release(struct sky_heads *h)
-{
-	for (int i = 0; i < h->n; i++) {
-		free(h->v[i].value);
-	}
-	h->n = 0;
-}
-
-void sky_try_init(struct sky_try *t)
-{
-	memset(t, 0, sizeof(*t));
-	t->fd = -1;
-	sky_buf_init(&t->answer, SKY_HTTP_ANSWER_MAX);
-	sky_buf_init(&t->head, HEAD_MAX);
-}
-
-void sky_try_release(struct sky_try *t)
-{
-	free(t->url);
-	sky_heads_release(&t->heads);
-	sky_buf_release(&t->answer);
-	sky_buf_release(&t->head);
-	sky_try_init(t);
-}
-
-char *sky_try_head(const struct sky_try *t, const char *name, char *out, size_t cap)
-{
-	size_t n_name = strlen(name);
-
-	for (const char *p = t->head.ptr, *end; p && *p; p = end + 1) {
-		end = strchrnul(p, '\n');
-		if ((size_t)(end - p) > n_name && p[n_name] == ':' && strncmp(p, name, n_name) == 0) {
-			const char *v = p + n_name + 1;
-			size_t n;
-
-			v += *v == ' ';
-			n = (size_t)(end - v);
-			n = n < cap - 1 ? n : cap - 1;
-			memcpy(out, v, n);
-			out[n] = '\0';
-			return out;
-		}
-		if (!*end) {
-			break;
-		}
-	}
-	return NULL;
-}
 
 /* ---- bandwidth limit: a bucket of bytes for all transfers together ---- */
 
@@ -310,7 +237,8 @@ static int set_heads(struct sky_try *t)
 	for (int i = 0; i < t->heads.n; i++) {
 		const char *v = t->heads.v[i].value;
 
-		if ((size_t)snprintf(line, sizeof(line), v[0] ? "%s: %s" : "%s;", t->heads.v[i].name, v) >= sizeof(line) ||
+		if ((size_t)snprintf(line, sizeof(line), v[0] ? "%s: %s" : "%s;", t->heads.v[i].name, v) >=
+		            sizeof(line) ||
 		    !(more = curl_slist_append(l, line))) {
 			curl_slist_free_all(l);
 			return -1;

@@ -16,7 +16,8 @@ struct sky_heads {
 	struct { const char *name; char *value; } v[SKY_HTTP_HEADS];    /* name borrowed (literals), value owned */
 	int n;
 };
-int sky_heads_add(struct sky_heads *h, struct sky_err *err, const char *name, const char *fmt, ...) SKY_PRINTF(4, 5) SKY_MUST_CHECK;
+int sky_heads_add(struct sky_heads *h, struct sky_err *err, const char *name, const char *fmt, ...)
+	SKY_PRINTF(4, 5) SKY_MUST_CHECK;
 void sky_heads_release(struct sky_heads *h);
 
 struct sky_http;
@@ -30,8 +31,8 @@ struct sky_try {
 	const uint8_t *body;    /* borrowed */
 	uint64_t n_body;
 	double timeout_s;       /* of the whole exchange, for calls that think long; 0: only the idle limit */
-	/* where the body of a 2xx answer goes: `mem`, or the file `fd` at fd_off, or `answer`; at most n_room bytes (for
-	 * `answer` 0 = SKY_HTTP_ANSWER_MAX) */
+	/* where the body of a 2xx answer goes: `mem`, or the file `fd` at fd_off, or `answer`; at most n_room bytes
+	 * (for `answer` 0 = SKY_HTTP_ANSWER_MAX) */
 	uint8_t *mem;
 	int fd;                 /* -1: none */
 	uint64_t fd_off, n_room;
@@ -104,7 +105,8 @@ struct sky_calls {
 	int no_stop;                    /* cleaning up: goes on when the program is asked to stop */
 	int no_sleep;                   /* tests: pauses are nothing */
 };
-int sky_calls_init(struct sky_calls *cs, struct sky_http *http, struct sky_store *s, struct sky_err *err) SKY_MUST_CHECK;
+int sky_calls_init(struct sky_calls *cs, struct sky_http *http, struct sky_store *s,
+                   struct sky_err *err) SKY_MUST_CHECK;
 void sky_calls_start(struct sky_calls *cs, struct sky_call *c);
 /* Waits until a call has its last word and hands it back (c->rc, c->err). NULL when none is active. */
 struct sky_call *sky_calls_next(struct sky_calls *cs);
@@ -116,8 +118,8 @@ void sky_call_release(struct sky_call *c);
 /* One call alone, to its end. */
 int sky_call_run(struct sky_http *http, struct sky_store *s, struct sky_call *c, struct sky_err *err) SKY_MUST_CHECK;
 
-/* The part of judging that all services share: SKY_EOF for transport errors and statuses of the retry class (reason left
- * in err), 0 otherwise. Notes Retry-After in the call. */
+/* The part of judging that all services share: SKY_EOF for transport errors and statuses of the retry class (reason
+ * left in err), 0 otherwise. Notes Retry-After in the call. */
 int sky_judge_common(struct sky_call *c, struct sky_try *t, struct sky_err *err);
 
 #endif

@@ -59,7 +59,8 @@ static void fill_object(struct sky_object *o, const struct stat *st)
 	o->bytes = (uint64_t)st->st_size;
 	o->mtime = (double)st->st_mtim.tv_sec + 1e-9 * (double)st->st_mtim.tv_nsec;
 	snprintf(o->tag, sizeof(o->tag), "%llx-%llx-%llx.%lx", (unsigned long long)st->st_ino,
-	         (unsigned long long)st->st_size, (unsigned long long)st->st_mtim.tv_sec, (unsigned long)st->st_mtim.tv_nsec);
+	         (unsigned long long)st->st_size, (unsigned long long)st->st_mtim.tv_sec,
+	         (unsigned long)st->st_mtim.tv_nsec);
 }
 
 static int local_head(struct sky_store *s, const char *key, struct sky_object *o, struct sky_err *err)
@@ -92,7 +93,8 @@ static int open_object(struct sky_store *s, const char *key, struct stat *st, in
 	}
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);     /* not to hang on a FIFO that lies about */
 	if (fd < 0) {
-		return errno == ENOENT || errno == ENOTDIR ? sky_no_object(s, key, err) : sky_fail_sys(err, "%s: open", path);
+		return errno == ENOENT || errno == ENOTDIR ? sky_no_object(s, key, err) :
+		                                             sky_fail_sys(err, "%s: open", path);
 	}
 	if (fstat(fd, st) < 0) {
 		rc = sky_fail_sys(err, "%s", path);
@@ -107,7 +109,8 @@ static int open_object(struct sky_store *s, const char *key, struct stat *st, in
 	return 0;
 }
 
-static int local_get(struct sky_store *s, const char *key, uint64_t off, uint64_t n, struct sky_buf *out, struct sky_err *err)
+static int local_get(struct sky_store *s, const char *key, uint64_t off, uint64_t n, struct sky_buf *out,
+                     struct sky_err *err)
 {
 	struct stat st;
 	int64_t got;
@@ -227,7 +230,8 @@ static int lock_root(struct sky_store *s, int *fd_p, struct sky_err *err)
 		}
 		if (sky_now() - t0 > LOCK_WAIT_S) {
 			close(fd);
-			return sky_fail(err, SKY_E_AGAIN, "%s: locked by another process for %.0f s", root_of(s), LOCK_WAIT_S);
+			return sky_fail(err, SKY_E_AGAIN, "%s: locked by another process for %.0f s", root_of(s),
+			                LOCK_WAIT_S);
 		}
 		usleep(1000);
 	}
@@ -302,8 +306,8 @@ static int publish(struct sky_store *s, const char *key, struct sky_out *out, un
 	return rc;
 }
 
-static int local_put(struct sky_store *s, const char *key, const void *p, uint64_t n, unsigned flags, const char *tag_expect,
-                     struct sky_err *err)
+static int local_put(struct sky_store *s, const char *key, const void *p, uint64_t n, unsigned flags,
+                     const char *tag_expect, struct sky_err *err)
 {
 	struct sky_out out = { .fd = -1 };
 	int rc = open_temp(s, key, flags, &out, err);
@@ -370,8 +374,8 @@ static int is_hidden(const char *name)
 #define MAX_DEPTH 64
 
 /* Walks DIR (key prefix AT, ending in '/' or empty) and adds what begins with prefix. */
-static int walk(struct sky_store *s, const char *at, const char *prefix, unsigned flags, struct sky_listing *l, int depth,
-                struct sky_err *err)
+static int walk(struct sky_store *s, const char *at, const char *prefix, unsigned flags, struct sky_listing *l,
+                int depth, struct sky_err *err)
 {
 	char dir[SKY_MAX_PATH], key[SKY_MAX_PATH];
 	char **names = NULL;
@@ -420,7 +424,8 @@ static int walk(struct sky_store *s, const char *at, const char *prefix, unsigne
 	return rc;
 }
 
-static int local_list(struct sky_store *s, const char *prefix, unsigned flags, struct sky_listing *l, struct sky_err *err)
+static int local_list(struct sky_store *s, const char *prefix, unsigned flags, struct sky_listing *l,
+                      struct sky_err *err)
 {
 	char at[SKY_MAX_PATH];
 	const char *slash = strrchr(prefix, '/');
@@ -468,7 +473,8 @@ static int local_del(struct sky_store *s, const char *key, struct sky_err *err)
 }
 
 /* What a dead writer left: temps. They are not parts of a listing, so they are looked for in every folder. */
-static int count_temps(struct sky_store *s, const char *dir, double age_s, int abort, int64_t *n_p, int depth, struct sky_err *err)
+static int count_temps(struct sky_store *s, const char *dir, double age_s, int abort, int64_t *n_p, int depth,
+                       struct sky_err *err)
 {
 	char path[SKY_MAX_PATH];
 	char **names = NULL;
@@ -499,7 +505,8 @@ static int count_temps(struct sky_store *s, const char *dir, double age_s, int a
 	return rc;
 }
 
-static int local_uploads(struct sky_store *s, const char *prefix, double age_s, int abort, int64_t *n_p, struct sky_err *err)
+static int local_uploads(struct sky_store *s, const char *prefix, double age_s, int abort, int64_t *n_p,
+                         struct sky_err *err)
 {
 	char dir[SKY_MAX_PATH];
 	const char *slash = strrchr(prefix, '/');
@@ -510,8 +517,9 @@ static int local_uploads(struct sky_store *s, const char *prefix, double age_s, 
 	if (!at) {
 		return sky_fail_mem(err, "prefix of %s", s->url);
 	}
-	rc = at[0] == '/' || strstr(at, "..") ? sky_fail(err, SKY_E_USAGE, "%s: prefix '%s' leaves the store", s->url, prefix) :
-	     sky_path_join(dir, sizeof(dir), root_of(s), at, err);
+	rc = at[0] == '/' || strstr(at, "..") ?
+	             sky_fail(err, SKY_E_USAGE, "%s: prefix '%s' leaves the store", s->url, prefix) :
+	             sky_path_join(dir, sizeof(dir), root_of(s), at, err);
 	free(at);
 	if (rc == 0) {
 		rc = count_temps(s, dir, age_s, abort, &n, 0, err);

@@ -1,6 +1,5 @@
 /* store: objects in memory, for tests of everything above. "mem:name": two handles of one name in one process see the
  * same objects, and the objects stay until the process ends. Tags are generation numbers. */
-#include <errno.h>
 #include <pthread.h>
 #include "store/store_int.h"
 
@@ -87,7 +86,8 @@ static int mem_head(struct sky_store *s, const char *key, struct sky_object *o_p
 	return rc;
 }
 
-static int mem_get(struct sky_store *s, const char *key, uint64_t off, uint64_t n, struct sky_buf *out, struct sky_err *err)
+static int mem_get(struct sky_store *s, const char *key, uint64_t off, uint64_t n, struct sky_buf *out,
+                   struct sky_err *err)
 {
 	struct mem_object *o;
 	int rc;
@@ -171,8 +171,8 @@ static int put_taken(struct sky_store *s, const char *key, char *p, uint64_t n, 
 	return rc;
 }
 
-static int mem_put(struct sky_store *s, const char *key, const void *p, uint64_t n, unsigned flags, const char *tag_expect,
-                   struct sky_err *err)
+static int mem_put(struct sky_store *s, const char *key, const void *p, uint64_t n, unsigned flags,
+                   const char *tag_expect, struct sky_err *err)
 {
 	char *copy = malloc(n + 1);
 
@@ -258,7 +258,8 @@ static int mem_del(struct sky_store *s, const char *key, struct sky_err *err)
 }
 
 /* Uploads live in the memory of their writer and cannot be left behind. */
-static int mem_uploads(struct sky_store *s, const char *prefix, double age_s, int abort, int64_t *n_p, struct sky_err *err)
+static int mem_uploads(struct sky_store *s, const char *prefix, double age_s, int abort, int64_t *n_p,
+                       struct sky_err *err)
 {
 	(void)s, (void)prefix, (void)age_s, (void)abort, (void)err;
 	*n_p = 0;

@@ -40,7 +40,8 @@ int sky_base64(const uint8_t *p, size_t n, char *out, size_t cap)
 		return -1;
 	}
 	for (size_t i = 0; i < n; i += 3) {
-		uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0);
+		uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) |
+		             (i + 2 < n ? p[i + 2] : 0);
 
 		out[o++] = digits[v >> 18];
 		out[o++] = digits[v >> 12 & 63];
@@ -58,8 +59,12 @@ int sky_unbase64(const char *s, uint8_t *out, size_t cap, size_t *n_p)
 	int bits = 0;
 
 	for (; *s && *s != '='; s++) {
-		int d = *s >= 'A' && *s <= 'Z' ? *s - 'A' : *s >= 'a' && *s <= 'z' ? *s - 'a' + 26 : *s >= '0' && *s <= '9' ?
-		        *s - '0' + 52 : *s == '+' || *s == '-' ? 62 : *s == '/' || *s == '_' ? 63 : -1;
+		int d = *s >= 'A' && *s <= 'Z' ? *s - 'A' :
+		        *s >= 'a' && *s <= 'z' ? *s - 'a' + 26 :
+		        *s >= '0' && *s <= '9' ? *s - '0' + 52 :
+		        *s == '+' || *s == '-' ? 62 :
+		        *s == '/' || *s == '_' ? 63 :
+		                                 -1;
 
 		if (d < 0) {
 			return -1;
@@ -159,8 +164,8 @@ static int run_ranges(struct run *x, struct sky_calls *cs, struct sky_err *err)
 	return rc;
 }
 
-int sky_ranges_get(struct sky_ranges *g, const char *what, uint64_t off, uint64_t n, uint8_t *mem, int fd, uint64_t fd_off,
-                   uint32_t *crc_p, struct sky_err *err)
+int sky_ranges_get(struct sky_ranges *g, const char *what, uint64_t off, uint64_t n, uint8_t *mem, int fd,
+                   uint64_t fd_off, uint32_t *crc_p, struct sky_err *err)
 {
 	struct run x = { .g = g, .what = what, .off = off, .n = n, .fd_off = fd_off, .mem = mem, .fd = fd,
 	                 .part = g->s->set.part_bytes };

@@ -1,9 +1,6 @@
 /* store: S3. Requests are signed when they are sent, on every try; what the answer means is judged in one place. Covers
  * the XML interface of Google by a table of the words in which it differs. */
-#include <errno.h>
-#include <strings.h>
 #include <sys/random.h>
-#include <unistd.h>
 #include "store/s3_int.h"
 #include "store/xml_int.h"
 
@@ -11,149 +8,6 @@
 
 const struct s3_dialect s3_dialect_aws = { "s3", &sky_sig_aws, "x-amz-meta-skyrl-put", "x-amz-checksum-crc32c", 0 };
 const struct s3_dialect s3_dialect_goog = { "gs", &sky_sig_goog, "x-goog-meta-skyrl-put", NULL, 1 };
-
-/* ---- where the store is ---- */
-
-static int parse_endpoint(struct s3 *b, const char *url, struct sky_err *err)
-{
-	const char *host = strstr(url, "://");
-	size_t n;
-
-	snprintf(b->scheme, sizeof(b->scheme), "%s", strncmp(url, "http://", 7) == 0 ? "http" : "https");
-	if (host && strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0) {
-		return sky_fail(err, SKY_E_USAGE, "endpoint '%s': expected http:// or https://", url);
-	}
-	host = host ? host + 3 : url;
-	n = strcspn(host, "/?#");
-	if (n == 0 || n >= sizeof(b->host) || memchr(host, '@', n)) {
-		return sky_fail(err, SKY_E_USAGE, "endpoint '%s': expected http[s]://host[:port]", url);
-	}
-	snprintf(b->host, sizeof(b->host), "%.*s", (int)n, host);
-	snprintf(b->base, sizeof(b->base), "%.*s", (int)strcspn(host + n, "?#"), host + n);
-	for (n = strlen(b->base); n > 0 && b->base[n - 1] == '/'; n--) {
-		b->base[n - 1] = '\0';
-	}
-	return 0;
-}
-
-/* Host of AWS for the region; under the lock once requests run. */
-static void aws_host(struct s3 *b)
-{
-	const char *dual = getenv("AWS_USE_DUALSTACK_ENDPOINT"), *fips = getenv("AWS_USE_FIPS_ENDPOINT");
-	int is_dual = dual && strcmp(dual, "true") == 0, is_fips = fips && strcmp(fips, "true") == 0;
-
-	snprintf(b->scheme, sizeof(b->scheme), "https");
-	snprintf(b->host, sizeof(b->host), "%s%ss3%s%s.%s.amazonaws.com%s", b->path_style ? "" : b->bucket,
-	         b->path_style ? "" : ".", is_fips ? "-fips" : "", is_dual ? ".dualstack" : "", b->region,
-	         strncmp(b->region, "cn-", 3) == 0 ? ".cn" : "");
-}
-
-static int settle_host(struct s3 *b, struct sky_err *err)
-{
-	const char *style = b->conf.addressing;
-	char host[600];
-	int rc;
-
-	b->path_style = strcmp(style, "path") == 0 || (strcmp(style, "auto") == 0 &&
-	                (b->conf.endpoint[0] || strchr(b->bucket, '.') || strspn(b->bucket,
-	                "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(b->bucket)));
-	if (b->d->generations && !b->conf.endpoint[0]) {
-		return parse_endpoint(b, "https://storage.googleapis.com", err);
-	}
-	if (!b->conf.endpoint[0]) {
-		aws_host(b);
-		return 0;
-	}
-	b->custom = 1;
-	rc = parse_endpoint(b, b->conf.endpoint, err);
-	if (rc == 0 && !b->path_style) {
-		snprintf(host, sizeof(host), "%s", b->host);
-		if ((size_t)snprintf(b->host, sizeof(b->host), "%s.%.300s", b->bucket, host) >= sizeof(b->host)) {
-			rc = sky_fail(err, SKY_E_USAGE, "endpoint '%s': too long", b->conf.endpoint);
-		}
-	}
-	return rc;
-}
-
-static int split_bucket(struct sky_store *s, struct s3 *b, const char *rest, struct sky_err *err)
-{
-	size_t n = strcspn(rest, "/"), n_prefix;
-	const char *prefix = rest + n + (rest[n] == '/');
-
-	if (n < 3 || n >= sizeof(b->bucket) || n > 222 ||
-	    strspn(rest, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") < n) {
-		return sky_fail(err, SKY_E_USAGE, "%s: expected %s://bucket/prefix with a plain bucket name", s->url, b->d->scheme);
-	}
-	snprintf(b->bucket, sizeof(b->bucket), "%.*s", (int)n, rest);
-	if (n > 6 && strcmp(b->bucket + n - 6, "--x-s3") == 0) {
-		return sky_fail(err, SKY_E_USAGE, "%s: directory buckets (S3 Express) are not supported", s->url);
-	}
-	n_prefix = strlen(prefix);
-	while (n_prefix > 0 && prefix[n_prefix - 1] == '/') {
-		n_prefix--;
-	}
-	if (asprintf(&b->prefix, "%.*s%s", (int)n_prefix, prefix, n_prefix ? "/" : "") < 0) {
-		b->prefix = NULL;
-		return sky_fail_mem(err, "store %s", s->url);
-	}
-	b->prefix[n_prefix] = n_prefix ? '/' : '\0';
-	return 0;
-}
-
-static int when_required(const char *name)
-{
-	const char *v = getenv(name);
-
-	return v && strcasecmp(v, "when_required") == 0;
-}
-
-int s3_open_with(struct sky_store *s, const char *rest, const struct s3_dialect *d, const struct sky_creds *keys,
-                 struct sky_err *err)
-{
-	struct sky_http_opt opt = { s->set.timeout_s, s->set.timeout_s < 30 ? s->set.timeout_s : 30, s->set.n_parallel,
-	                            s->set.bw_limit };
-	struct s3 *b = calloc(1, sizeof(*b));
-	int rc;
-
-	if (!b) {
-		return sky_fail_mem(err, "store %s", s->url);
-	}
-	b->d = d;
-	b->no_sums = when_required("AWS_REQUEST_CHECKSUM_CALCULATION");
-	b->no_check = when_required("AWS_RESPONSE_CHECKSUM_VALIDATION");
-	pthread_mutex_init(&b->lock, NULL);
-	s->be = b;
-	rc = split_bucket(s, b, rest, err);
-	rc = rc < 0 ? rc : sky_aws_conf_load(&b->conf, &s->set, err);
-	if (rc == 0 && d->generations) {        /* Google's own: settings of AWS do not apply */
-		snprintf(b->conf.endpoint, sizeof(b->conf.endpoint), "%s", s->set.endpoint_url ? s->set.endpoint_url : "");
-		snprintf(b->conf.region, sizeof(b->conf.region), "auto");
-		snprintf(b->conf.addressing, sizeof(b->conf.addressing), "path");
-	}
-	snprintf(b->region, sizeof(b->region), "%s", b->conf.region);
-	rc = rc < 0 ? rc : settle_host(b, err);
-	if (rc == 0 && !s->set.no_sign_request) {
-		rc = keys ? sky_cred_fixed(keys, &b->cred, err) : sky_cred_new(&b->conf, &b->cred, err);
-	}
-	rc = rc < 0 ? rc : sky_http_new(&opt, &b->http, err);
-	if (rc < 0) {
-		s3_close(s);
-	}
-	return rc;
-}
-
-void s3_close(struct sky_store *s)
-{
-	struct s3 *b = s->be;
-
-	sky_http_free(b->http);
-	sky_cred_free(b->cred);
-	sky_aws_conf_release(&b->conf);
-	pthread_mutex_destroy(&b->lock);
-	free(b->prefix);
-	free(b);
-	s->be = NULL;
-}
 
 /* ---- building a request ---- */
 
@@ -216,8 +70,9 @@ static int add_signature(struct s3_req *r, struct sky_try *t, const char *path, 
 	int64_t when = (int64_t)sky_wall() + b->clock_off;
 	struct sky_buf auth = SKY_BUF_INIT(1u << 16);
 	char hash[65] = SKY_UNSIGNED_PAYLOAD, date[17];
-	struct sky_sig g = { st, r->method, path, query, &t->heads, hash, NULL, NULL, region, b->d->generations ? "storage" :
-	                     "s3", when };
+	struct sky_sig g = { st,   r->method, path, query,  &t->heads,
+		             hash, NULL,      NULL, region, b->d->generations ? "storage" : "s3",
+		             when };
 	uint8_t digest[32];
 	int rc = sky_cred_get(b->cred, r->n_expired == 1 ? &r->used : NULL, &r->used, err);
 
@@ -329,11 +184,11 @@ static int moved(struct s3_req *r, struct sky_try *t, struct sky_err *err)
 		return 0;
 	}
 	pthread_mutex_lock(&b->lock);
-	if (r->region[0] && strcmp(r->region, b->region) != 0 && strspn(r->region, "abcdefghijklmnopqrstuvwxyz0123456789-") ==
-	    strlen(r->region)) {
+	if (r->region[0] && strcmp(r->region, b->region) != 0 &&
+	    strspn(r->region, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(r->region)) {
 		memcpy(b->region, r->region, sizeof(b->region));
 		if (!b->custom) {
-			aws_host(b);
+			s3_aws_host(b);
 		}
 		rc = again(r, t, err, "the bucket is in another region");
 	} else if (r->region[0] && r->n_moved == 1 && strcmp(r->region, b->region) == 0) {
@@ -380,7 +235,8 @@ static int refused(struct s3_req *r, struct sky_try *t, struct sky_err *err)
 		return sky_fail(err, SKY_E_DATA, "%s: the object is shorter than expected", r->what);
 	case 401:
 	case 403:
-		return sky_fail(err, SKY_E_SYS, "%s: denied: %s %s%s", r->what, r->code[0] ? r->code : "HTTP 403", r->message, hint);
+		return sky_fail(err, SKY_E_SYS, "%s: denied: %s %s%s", r->what, r->code[0] ? r->code : "HTTP 403",
+		                r->message, hint);
 	default:
 		return sky_fail(err, SKY_E_SYS, "%s: HTTP %d %s: %s", r->what, t->status, r->code, r->message);
 	}
@@ -388,13 +244,25 @@ static int refused(struct s3_req *r, struct sky_try *t, struct sky_err *err)
 
 static int judge_error(struct s3_req *r, struct sky_try *t, struct sky_err *err)
 {
-	static const char *const transient[] = { "RequestTimeout", "SlowDown", "InternalError", "ServiceUnavailable", "BadDigest",
-		"IncompleteBody", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch", "ThrottlingException", "Throttling",
-		"ConditionalRequestConflict", "OperationAborted", NULL };
-	static const char *const expired[] = { "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "InvalidToken",
-		"RequestExpired", NULL };
-	static const char *const wrong_place[] = { "PermanentRedirect", "AuthorizationHeaderMalformed", "TemporaryRedirect",
-		"Redirect", "IllegalLocationConstraintException", NULL };
+	static const char *const transient[] = { "RequestTimeout",
+		                                 "SlowDown",
+		                                 "InternalError",
+		                                 "ServiceUnavailable",
+		                                 "BadDigest",
+		                                 "IncompleteBody",
+		                                 "XAmzContentSHA256Mismatch",
+		                                 "XAmzContentChecksumMismatch",
+		                                 "ThrottlingException",
+		                                 "Throttling",
+		                                 "ConditionalRequestConflict",
+		                                 "OperationAborted",
+		                                 NULL };
+	static const char *const expired[] = { "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired",
+		                               "InvalidToken", "RequestExpired",        NULL };
+	static const char *const wrong_place[] = {
+		"PermanentRedirect", "AuthorizationHeaderMalformed",       "TemporaryRedirect",
+		"Redirect",          "IllegalLocationConstraintException", NULL
+	};
 	int rc = 0;
 
 	if (code_is(r, transient)) {
@@ -405,10 +273,12 @@ static int judge_error(struct s3_req *r, struct sky_try *t, struct sky_err *err)
 	} else if (code_is(r, expired) && r->s3->cred && r->n_expired == 0) {
 		r->n_expired = 1;
 		rc = again(r, t, err, "the session token expired");
-	} else if (code_is(r, wrong_place) || t->status == 301 || t->status == 307 || (t->status == 400 && r->region[0])) {
+	} else if (code_is(r, wrong_place) || t->status == 301 || t->status == 307 ||
+	           (t->status == 400 && r->region[0])) {
 		rc = moved(r, t, err);
 	} else if ((t->status == 501 || t->status == 400) && r->with_sum && !r->s3->no_crc && r->n_sum++ == 0 &&
-	           (t->status == 501 || strcmp(r->code, "InvalidRequest") == 0 || strcmp(r->code, "InvalidArgument") == 0)) {
+	           (t->status == 501 || strcmp(r->code, "InvalidRequest") == 0 ||
+	            strcmp(r->code, "InvalidArgument") == 0)) {
 		r->s3->no_crc = 1;              /* an older store: it knows Content-MD5 */
 		rc = again(r, t, err, "the store does not take CRC32C");
 	}
@@ -430,8 +300,9 @@ static int check_body(struct s3_req *r, struct sky_try *t, struct sky_err *err)
 
 	if (r->n_expect != UINT64_MAX && t->n_got != r->n_expect) {
 		if (s3_req_range(r, &first, &total) == 0 && total < r->off + r->n_expect) {
-			return sky_fail(err, SKY_E_DATA, "%s: the object has %llu bytes, range %llu+%llu wanted", r->what,
-			                (unsigned long long)total, (unsigned long long)r->off, (unsigned long long)r->n_expect);
+			return sky_fail(err, SKY_E_DATA, "%s: the object has %llu bytes, range %llu+%llu wanted",
+			                r->what, (unsigned long long)total, (unsigned long long)r->off,
+			                (unsigned long long)r->n_expect);
 		}
 		return again(r, t, err, "the body has the wrong length");
 	}
@@ -457,7 +328,8 @@ static int s3_judge(struct sky_call *c, struct sky_try *t, struct sky_err *err)
 		return 0;                       /* the caller reads the length and goes on in ranges */
 	}
 	if (t->status / 100 == 2 && (t->too_long || !right_range(r))) {
-		return sky_fail(err, SKY_E_SYS, "%s: the server ignores ranges, or sends more than was asked for", r->what);
+		return sky_fail(err, SKY_E_SYS, "%s: the server ignores ranges, or sends more than was asked for",
+		                r->what);
 	}
 	if (t->status / 100 != 2) {
 		read_error(r, t);
@@ -546,8 +418,8 @@ int s3_req_range(const struct s3_req *r, uint64_t *first_p, uint64_t *total_p)
 	char v[128], *dash, *slash;
 	struct sky_err quiet;
 
-	if (!sky_try_head(&r->c.t, "content-range", v, sizeof(v)) || strncmp(v, "bytes ", 6) != 0 || !(dash = strchr(v, '-')) ||
-	    !(slash = strchr(dash, '/'))) {
+	if (!sky_try_head(&r->c.t, "content-range", v, sizeof(v)) || strncmp(v, "bytes ", 6) != 0 ||
+	    !(dash = strchr(v, '-')) || !(slash = strchr(dash, '/'))) {
 		return -1;
 	}
 	*dash = '\0';

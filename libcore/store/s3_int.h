@@ -25,11 +25,12 @@ struct s3 {
 	char *prefix;                   /* "" or ends with '/' */
 	int custom;                     /* an endpoint was given */
 	pthread_mutex_t lock;           /* of what redirects change */
-	char region[64], scheme[8], host[600], base[512];       /* host with port; base: path in front of the bucket or "" */
+	char region[64], scheme[8], host[600],
+		base[512]; /* host with port; base: path in front of the bucket or "" */
 	int path_style;
 	_Atomic int64_t clock_off;      /* server minus us, seconds */
 	_Atomic int no_crc;             /* the store refuses x-amz-checksum-*: Content-MD5 instead */
-	int no_sums, no_check;          /* AWS_REQUEST_CHECKSUM_CALCULATION, AWS_RESPONSE_CHECKSUM_VALIDATION: when_required */
+	int no_sums, no_check; /* AWS_REQUEST_CHECKSUM_CALCULATION, AWS_RESPONSE_CHECKSUM_VALIDATION: when_required */
 };
 
 /* One request and what its answer said. */
@@ -62,7 +63,8 @@ struct s3_req {
 	char *what;
 };
 
-int s3_req_init(struct s3_req *r, struct sky_store *s, const char *method, const char *key, struct sky_err *err) SKY_MUST_CHECK;
+int s3_req_init(struct s3_req *r, struct sky_store *s, const char *method, const char *key,
+                struct sky_err *err) SKY_MUST_CHECK;
 void s3_req_query(struct s3_req *r, const char *name, const char *value);
 void s3_req_body(struct s3_req *r, const void *p, uint64_t n);
 int s3_req_run(struct s3_req *r, struct sky_err *err) SKY_MUST_CHECK;
@@ -79,6 +81,8 @@ int s3_condition(struct s3_req *r, unsigned flags, const char *tag_expect, struc
 /* 1 when the object carries our mark, 0 when it does not or is missing. */
 int s3_is_ours(struct sky_store *s, const char *key, const char *id, struct sky_err *err) SKY_MUST_CHECK;
 void s3_make_id(char id[33]);
+/* Host of AWS for b->region; under b->lock once requests run. */
+void s3_aws_host(struct s3 *b);
 int s3_open_with(struct sky_store *s, const char *rest, const struct s3_dialect *d, const struct sky_creds *keys,
                  struct sky_err *err) SKY_MUST_CHECK;
 void s3_close(struct sky_store *s);
@@ -107,8 +111,8 @@ struct sky_ranges {
 	void *ctx;
 };
 /* [off, off + n) of an object into mem, or into fd at at_off. *crc_p: CRC32C of all. */
-int sky_ranges_get(struct sky_ranges *g, const char *what, uint64_t off, uint64_t n, uint8_t *mem, int fd, uint64_t fd_off,
-                   uint32_t *crc_p, struct sky_err *err) SKY_MUST_CHECK;
+int sky_ranges_get(struct sky_ranges *g, const char *what, uint64_t off, uint64_t n, uint8_t *mem, int fd,
+                   uint64_t fd_off, uint32_t *crc_p, struct sky_err *err) SKY_MUST_CHECK;
 uint32_t sky_crc32c_combine(uint32_t a, uint32_t b, uint64_t n_b);      /* CRC of A then B, n_b bytes of B */
 int sky_base64(const uint8_t *p, size_t n, char *out, size_t cap);      /* 0, or -1 when it does not fit */
 int sky_unbase64(const char *s, uint8_t *out, size_t cap, size_t *n_p); /* 0 or -1; standard or URL alphabet */

@@ -1,6 +1,4 @@
 /* store: the operations on S3 objects, all but uploads in parts. */
-#include <errno.h>
-#include <unistd.h>
 #include "store/s3_int.h"
 #include "store/xml_int.h"
 
@@ -91,8 +89,8 @@ static void drop_range(struct sky_call *c)
 	free(r);
 }
 
-static int get_ranges(struct sky_store *s, const char *key, uint64_t off, uint64_t n, uint8_t *mem, int fd, uint64_t fd_off,
-                      uint32_t *crc_p, struct sky_err *err)
+static int get_ranges(struct sky_store *s, const char *key, uint64_t off, uint64_t n, uint8_t *mem, int fd,
+                      uint64_t fd_off, uint32_t *crc_p, struct sky_err *err)
 {
 	struct range_ctx x = { s, key, off, fd_off };
 	struct sky_ranges g = { s, ((struct s3 *)s->be)->http, make_range, range_tag, drop_range, &x };
@@ -178,8 +176,10 @@ int s3_get(struct sky_store *s, const char *key, uint64_t off, uint64_t n, struc
 	}
 	if (n == 0) {
 		rc = s3_head(s, key, &o, err);
-		return rc < 0 || o.bytes >= off ? rc : sky_fail(err, SKY_E_DATA, "%s: %s has %llu bytes, offset %llu wanted", s->url,
-		                                                key, (unsigned long long)o.bytes, (unsigned long long)off);
+		return rc < 0 || o.bytes >= off ?
+		               rc :
+		               sky_fail(err, SKY_E_DATA, "%s: %s has %llu bytes, offset %llu wanted", s->url, key,
+		                        (unsigned long long)o.bytes, (unsigned long long)off);
 	}
 	rc = sky_buf_reserve(out, n, err);
 	rc = rc < 0 ? rc : get_ranges(s, key, off, n, (uint8_t *)out->ptr + out->n, -1, 0, NULL, err);
@@ -218,7 +218,8 @@ int s3_get_fd(struct sky_store *s, const char *key, int fd, uint64_t *bytes_p, s
 
 /* Stores that do not know conditions overwrite without a word. A look before costs little and makes the plain case
  * right; only a race between two writers then depends on the store. */
-static int look_before(struct sky_store *s, const char *key, unsigned flags, const char *tag_expect, struct sky_err *err)
+static int look_before(struct sky_store *s, const char *key, unsigned flags, const char *tag_expect,
+                       struct sky_err *err)
 {
 	struct sky_object o = { 0 };
 	int rc;
@@ -249,8 +250,8 @@ int s3_put(struct sky_store *s, const char *key, const void *p, uint64_t n, unsi
 	if (rc == 0) {
 		rc = s3_req_run(&r, err);
 		if (rc == SKY_E_AGAIN && r.c.t.status == 412) {
-			/* An earlier try may have done its work and lost its answer; also one that curl repeated unasked, as it
-			 * does on a kept connection that dies. */
+			/* An earlier try may have done its work and lost its answer; also one that curl repeated
+			 * unasked, as it does on a kept connection that dies. */
 			ours = s3_is_ours(s, key, id, err);
 			rc = ours > 0 ? 0 : ours < 0 ? ours : sky_lost_race(s, key, err);
 		} else if (rc == SKY_E_MISSING && tag_expect) {
@@ -313,8 +314,8 @@ static int add_entry(struct page *g, int is_prefix, struct sky_err *err)
 	if (n <= g->n_prefix) {
 		return 0;               /* the marker object of the folder itself */
 	}
-	return sky_listing_add(g->l, key + g->n_prefix, n - g->n_prefix, is_prefix ? 0 : g->bytes, is_prefix ? "" : g->tag,
-	                       is_prefix ? 0 : g->mtime, err);
+	return sky_listing_add(g->l, key + g->n_prefix, n - g->n_prefix, is_prefix ? 0 : g->bytes,
+	                       is_prefix ? "" : g->tag, is_prefix ? 0 : g->mtime, err);
 }
 
 static void keep_tag(struct page *g, const char *text)
@@ -331,7 +332,9 @@ static int list_field(void *ctx, const char *path, const char *text, struct sky_
 	int goog = ((struct s3 *)g->s->be)->d->generations;
 
 	if (!leaf) {
-		return strcmp(path, "ListBucketResult") == 0 ? 0 : sky_fail(err, SKY_E_DATA, "a listing answers <%s>", path);
+		return strcmp(path, "ListBucketResult") == 0 ?
+		               0 :
+		               sky_fail(err, SKY_E_DATA, "a listing answers <%s>", path);
 	}
 	leaf++;
 	if (strcmp(leaf, "EncodingType") == 0) {
@@ -371,7 +374,8 @@ static int one_page(struct page *g, const char *prefix, unsigned flags, struct s
 	rc = rc < 0 ? rc : s3_req_run(&r, err);
 	g->truncated = g->url_encoded = 0;
 	rc = rc < 0 ? rc : sky_xml_walk(r.c.t.answer.ptr ? r.c.t.answer.ptr : "", r.c.t.answer.n, list_field, g, err);
-	if (rc == 0 && g->truncated && (g->token.n == 0 || (token.n == g->token.n && memcmp(token.ptr, g->token.ptr, token.n) == 0))) {
+	if (rc == 0 && g->truncated &&
+	    (g->token.n == 0 || (token.n == g->token.n && memcmp(token.ptr, g->token.ptr, token.n) == 0))) {
 		rc = sky_fail(err, SKY_E_DATA, "%s: a listing does not get on", r.what);
 	}
 	sky_buf_release(&token);
@@ -480,9 +484,13 @@ static int abort_upload(struct sky_store *s, const char *key, const char *id, st
 int s3_uploads(struct sky_store *s, const char *prefix, double age_s, int abort, int64_t *n_p, struct sky_err *err)
 {
 	struct s3 *b = s->be;
-	struct page g = { .s = s, .n_prefix = strlen(b->prefix), .key = SKY_BUF_INIT(1u << 16), .id = SKY_BUF_INIT(1u << 16),
-	                  .next_key = SKY_BUF_INIT(1u << 16), .next_id = SKY_BUF_INIT(1u << 16),
-	                  .before = sky_wall() + (double)b->clock_off - age_s };
+	struct page g = { .s = s,
+		          .n_prefix = strlen(b->prefix),
+		          .key = SKY_BUF_INIT(1u << 16),
+		          .id = SKY_BUF_INIT(1u << 16),
+		          .next_key = SKY_BUF_INIT(1u << 16),
+		          .next_id = SKY_BUF_INIT(1u << 16),
+		          .before = sky_wall() + (double)b->clock_off - age_s };
 	char *full = NULL;
 	int rc = asprintf(&full, "%s%s", b->prefix, prefix) < 0 ? sky_fail_mem(err, "listing") : 0;
 

@@ -1,12 +1,10 @@
-/* store: streaming uploads to S3. Bytes gather in a buffer; the first full one starts a multipart upload, and from then on
- * full buffers travel in the background while the caller goes on. What fits one part is one put. Whatever ends an upload
- * without success aborts it at the server. */
-#include <errno.h>
-#include <unistd.h>
+/* store: streaming uploads to S3. Bytes gather in a buffer; the first full one starts a multipart upload, and from
+ * then on full buffers travel in the background while the caller goes on. What fits one part is one put. Whatever
+ * ends an upload without success aborts it at the server. */
 #include "store/s3_int.h"
 #include "store/xml_int.h"
 
-#define PART_DOUBLE     1000            /* part size doubles after so many parts: 10,000 of them hold 8 TiB from 8 MiB */
+#define PART_DOUBLE 1000 /* part size doubles after so many parts: 10,000 of them hold 8 TiB from 8 MiB */
 #define FLIGHT_BYTES    (1ull << 30)    /* at most so much waits in memory */
 #define COMPLETE_S      1200.0          /* the server may think long about a completion */
 
@@ -48,7 +46,7 @@ int s3_upload_open(struct sky_upload *u, struct sky_err *err)
 	if (!up) {
 		return sky_fail_mem(err, "upload of %s", u->key);
 	}
-	if (u->flags & SKY_PUT_CREATE) {        /* better told now than after the bytes; decided at the end all the same */
+	if (u->flags & SKY_PUT_CREATE) { /* better told now than after the bytes; decided at the end all the same */
 		rc = s3_head(u->s, u->key, &o, err);
 		rc = rc == 0 ? sky_lost_race(u->s, u->key, err) : rc == SKY_E_MISSING ? 0 : rc;
 	}
@@ -123,7 +121,8 @@ static int create(struct sky_upload *u, struct sky_err *err)
 		rc = rc < 0 ? rc : sky_heads_add(&r.heads, err, "x-amz-checksum-type", "FULL_OBJECT");
 	}
 	rc = rc < 0 ? rc : s3_req_run(&r, err);
-	rc = rc < 0 ? rc : sky_xml_walk(r.c.t.answer.ptr ? r.c.t.answer.ptr : "", r.c.t.answer.n, create_field, &f, err);
+	rc = rc < 0 ? rc :
+	              sky_xml_walk(r.c.t.answer.ptr ? r.c.t.answer.ptr : "", r.c.t.answer.n, create_field, &f, err);
 	if (rc == 0 && (!f.id || !*f.id)) {
 		rc = sky_fail(err, SKY_E_DATA, "%s: no UploadId in the answer", r.what);
 	}
@@ -248,7 +247,8 @@ static int send_part(struct sky_upload *u, struct sky_err *err)
 	int rc = up->upload_id ? 0 : create(u, err);
 
 	if (rc == 0 && up->n_parts >= SKY_PARTS_MAX) {
-		rc = sky_fail(err, SKY_E_LIMIT, "%s: %s is too large for 10,000 parts; raise --part-size", u->s->url, u->key);
+		rc = sky_fail(err, SKY_E_LIMIT, "%s: %s is too large for 10,000 parts; raise --part-size", u->s->url,
+		              u->key);
 	}
 	rc = rc < 0 ? rc : grow_parts(up, err);
 	rc = rc < 0 ? rc : free_flight(u, &f, err);
@@ -387,7 +387,8 @@ static int complete_body(struct sky_upload *u, struct sky_buf *b, uint32_t *crc_
 
 	for (int64_t i = 0; rc == 0 && i < up->n_parts; i++) {
 		const struct part *p = &up->parts[i];
-		uint8_t raw[4] = { (uint8_t)(p->crc >> 24), (uint8_t)(p->crc >> 16), (uint8_t)(p->crc >> 8), (uint8_t)p->crc };
+		uint8_t raw[4] = { (uint8_t)(p->crc >> 24), (uint8_t)(p->crc >> 16), (uint8_t)(p->crc >> 8),
+			           (uint8_t)p->crc };
 		char sum[16];
 
 		crc = i == 0 ? p->crc : sky_crc32c_combine(crc, p->crc, p->n);
@@ -398,7 +399,8 @@ static int complete_body(struct sky_upload *u, struct sky_buf *b, uint32_t *crc_
 		}
 		rc = rc < 0 ? rc : sky_buf_adds(b, "<ETag>", err);
 		rc = rc < 0 ? rc : sky_xml_escape(b, p->etag, err);
-		rc = rc < 0 ? rc : sky_buf_addf(b, err, "</ETag><PartNumber>%lld</PartNumber></Part>", (long long)i + 1);
+		rc = rc < 0 ? rc :
+		              sky_buf_addf(b, err, "</ETag><PartNumber>%lld</PartNumber></Part>", (long long)i + 1);
 	}
 	*crc_p = crc;
 	return rc < 0 ? rc : sky_buf_adds(b, "</CompleteMultipartUpload>", err);

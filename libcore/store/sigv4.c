@@ -1,6 +1,7 @@
 /* store: signature version 4. Canonical request -> string to sign -> HMAC chain -> Authorization field. The rules are
- * those of the S3 reference ("Authenticating Requests: Using the Authorization Header"): the path is encoded once and not
- * normalised, the query is sorted by encoded name and value, inner runs of spaces in header values shrink to one. */
+ * those of the S3 reference ("Authenticating Requests: Using the Authorization Header"): the path is encoded once and
+ * not normalised, the query is sorted by encoded name and value, inner runs of spaces in header values shrink to one.
+ */
 #include <strings.h>
 #include "store/sigv4_int.h"
 
@@ -13,8 +14,8 @@ const struct sky_sig_style sky_sig_goog = {
 
 static int is_unreserved(unsigned char c)
 {
-	return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' ||
-	       c == '~';
+	return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+	       c == '_' || c == '~';
 }
 
 int sky_uri_encode(struct sky_buf *out, const char *s, size_t n, int keep_slash, struct sky_err *err)
@@ -36,7 +37,10 @@ int sky_uri_encode(struct sky_buf *out, const char *s, size_t n, int keep_slash,
 
 static int hex_digit(char c)
 {
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+	return c >= '0' && c <= '9' ? c - '0' :
+	       c >= 'A' && c <= 'F' ? c - 'A' + 10 :
+	       c >= 'a' && c <= 'f' ? c - 'a' + 10 :
+	                              -1;
 }
 
 int sky_uri_decode(struct sky_buf *out, const char *s, size_t n, struct sky_err *err)
@@ -47,7 +51,8 @@ int sky_uri_decode(struct sky_buf *out, const char *s, size_t n, struct sky_err 
 
 		if (c == '%') {
 			if (n - i < 3 || hex_digit(s[i + 1]) < 0 || hex_digit(s[i + 2]) < 0) {
-				return sky_fail(err, SKY_E_DATA, "bad percent sequence in '%.*s'", (int)(n < 200 ? n : 200), s);
+				return sky_fail(err, SKY_E_DATA, "bad percent sequence in '%.*s'",
+				                (int)(n < 200 ? n : 200), s);
 			}
 			c = (char)(hex_digit(s[i + 1]) * 16 + hex_digit(s[i + 2]));
 			i += 2;
@@ -111,8 +116,8 @@ void sky_sig_date(int64_t when, char out[17])
 	int f[6];
 
 	sky_utc_fields(when, f);
-	snprintf(out, 17, "%04u%02u%02uT%02u%02u%02uZ", (unsigned)f[0] % 10000, (unsigned)f[1] % 100, (unsigned)f[2] % 100,
-	         (unsigned)f[3] % 100, (unsigned)f[4] % 100, (unsigned)f[5] % 100);
+	snprintf(out, 17, "%04u%02u%02uT%02u%02u%02uZ", (unsigned)f[0] % 10000, (unsigned)f[1] % 100,
+	         (unsigned)f[2] % 100, (unsigned)f[3] % 100, (unsigned)f[4] % 100, (unsigned)f[5] % 100);
 }
 
 static int trimmed(struct sky_buf *out, const char *v, struct sky_err *err)
@@ -195,15 +200,17 @@ int sky_sig_sign(const struct sky_sig *g, struct sky_buf *authorization, char si
 		sky_sig_date(g->when, date);
 		sky_sha256(canon.ptr, canon.n, hash);
 		sky_hex(hash, 32, hex);
-		rc = sky_buf_addf(&text, err, "%s\n%s\n%.8s/%s/%s/%s\n%s", g->style->algorithm, date, date, g->region, g->service,
-		                  g->style->terminator, hex);
+		rc = sky_buf_addf(&text, err, "%s\n%s\n%.8s/%s/%s/%s\n%s", g->style->algorithm, date, date, g->region,
+		                  g->service, g->style->terminator, hex);
 	}
 	if (rc == 0) {
 		sky_sig_key(g, key);
 		sky_hmac_sha256(key, 32, text.ptr, text.n, hash);
 		sky_hex(hash, 32, hex);
-		rc = sky_buf_addf(authorization, err, "%s Credential=%s/%.8s/%s/%s/%s, SignedHeaders=%s, Signature=%s",
-		                  g->style->algorithm, g->access, date, g->region, g->service, g->style->terminator, names.ptr, hex);
+		rc = sky_buf_addf(authorization, err,
+		                  "%s Credential=%s/%.8s/%s/%s/%s, SignedHeaders=%s, Signature=%s",
+		                  g->style->algorithm, g->access, date, g->region, g->service, g->style->terminator,
+		                  names.ptr, hex);
 	}
 	if (rc == 0 && sig) {
 		memcpy(sig, hex, 65);

@@ -34,9 +34,11 @@ int sky_query_build(struct sky_buf *out, const char *const pairs[][2], int n, st
 /* "YYYYMMDDThhmmssZ" */
 void sky_sig_date(int64_t when, char out[17]);
 /* The canonical request; *names_p (appended) = signed header names joined by ';'. */
-int sky_sig_canonical(const struct sky_sig *g, struct sky_buf *out, struct sky_buf *names, struct sky_err *err) SKY_MUST_CHECK;
+int sky_sig_canonical(const struct sky_sig *g, struct sky_buf *out, struct sky_buf *names,
+                      struct sky_err *err) SKY_MUST_CHECK;
 void sky_sig_key(const struct sky_sig *g, uint8_t key[32]);
 /* Value of the Authorization field; sig gets the hex signature (may be NULL). */
-int sky_sig_sign(const struct sky_sig *g, struct sky_buf *authorization, char sig[65], struct sky_err *err) SKY_MUST_CHECK;
+int sky_sig_sign(const struct sky_sig *g, struct sky_buf *authorization, char sig[65],
+                 struct sky_err *err) SKY_MUST_CHECK;
 
 #endif

@@ -1,7 +1,6 @@
 /* store: the front. Looks the backend up by scheme, checks keys, forwards. Nothing here knows a protocol. */
 #include "store/store.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -40,8 +39,8 @@ static int settle_options(struct sky_store_set *t, const struct sky_store_opt *o
 	t->bw_limit = opt->bw_limit;
 	t->timeout_s = opt->timeout_s > 0 ? opt->timeout_s : 60;
 	t->retry_time_s = opt->retry_time_s > 0 ? opt->retry_time_s : 600;
-	if ((rc = dup_opt(&t->endpoint_url, opt->endpoint_url, err)) < 0 || (rc = dup_opt(&t->region, opt->region, err)) < 0 ||
-	    (rc = dup_opt(&t->profile, opt->profile, err)) < 0) {
+	if ((rc = dup_opt(&t->endpoint_url, opt->endpoint_url, err)) < 0 ||
+	    (rc = dup_opt(&t->region, opt->region, err)) < 0 || (rc = dup_opt(&t->profile, opt->profile, err)) < 0) {
 		return rc;
 	}
 	return dup_opt(&t->addressing, opt->addressing, err);
@@ -90,7 +89,8 @@ int sky_store_open(const char *url, const struct sky_store_opt *opt, struct sky_
 	int rc;
 
 	if (!ops) {
-		return sky_fail(err, SKY_E_USAGE, "%s: unknown kind of store; known are a path, file://, s3:// and gs://", url);
+		return sky_fail(err, SKY_E_USAGE,
+		                "%s: unknown kind of store; known are a path, file://, s3:// and gs://", url);
 	}
 	s = calloc(1, sizeof(*s));
 	if (!s || !(s->url = strdup(url))) {
@@ -146,11 +146,13 @@ int sky_key_check(const char *key, struct sky_err *err)
 		end = strchrnul(p, '/');
 		n_seg = (size_t)(end - p);
 		if (n_seg == 0 || (n_seg == 1 && p[0] == '.') || (n_seg == 2 && p[0] == '.' && p[1] == '.')) {
-			return sky_fail(err, SKY_E_USAGE, "store key '%s': empty, '.' and '..' parts are not allowed", key);
+			return sky_fail(err, SKY_E_USAGE, "store key '%s': empty, '.' and '..' parts are not allowed",
+			                key);
 		}
 		for (size_t i = 0; i < n_seg; i++) {
 			if ((unsigned char)p[i] < 0x20 || p[i] == 0x7f) {
-				return sky_fail(err, SKY_E_USAGE, "store key of %zu bytes holds control character 0x%02x", n,
+				return sky_fail(err, SKY_E_USAGE,
+				                "store key of %zu bytes holds control character 0x%02x", n,
 				                (unsigned char)p[i]);
 			}
 		}
@@ -215,7 +217,8 @@ int sky_listing_fold(struct sky_listing *l, const char *prefix, unsigned flags, 
 	if (!slash) {
 		return sky_listing_add(l, o->key, strlen(o->key), o->bytes, o->tag, o->mtime, err);
 	}
-	if (strlen(last) == n && strncmp(last, o->key, n) == 0) {       /* keys come grouped; others are dropped at the end */
+	if (strlen(last) == n &&
+	    strncmp(last, o->key, n) == 0) { /* keys come grouped; others are dropped at the end */
 		return 0;
 	}
 	return sky_listing_add(l, o->key, n, 0, "", 0, err);
@@ -299,7 +302,8 @@ int sky_store_head(struct sky_store *s, const char *key, struct sky_object *o_p,
 	return 0;
 }
 
-int sky_store_get(struct sky_store *s, const char *key, uint64_t off, uint64_t n, struct sky_buf *out, struct sky_err *err)
+int sky_store_get(struct sky_store *s, const char *key, uint64_t off, uint64_t n, struct sky_buf *out,
+                  struct sky_err *err)
 {
 	int rc = sky_key_check(key, err);
 
@@ -319,8 +323,8 @@ int sky_store_get_fd(struct sky_store *s, const char *key, int fd, uint64_t *byt
 	return rc < 0 ? rc : s->ops->get_fd(s, key, fd, bytes_p, err);
 }
 
-int sky_store_put(struct sky_store *s, const char *key, const void *p, uint64_t n, unsigned flags, const char *tag_expect,
-                  struct sky_err *err)
+int sky_store_put(struct sky_store *s, const char *key, const void *p, uint64_t n, unsigned flags,
+                  const char *tag_expect, struct sky_err *err)
 {
 	int rc = sky_key_check(key, err);
 
@@ -337,7 +341,8 @@ int sky_store_delete(struct sky_store *s, const char *key, struct sky_err *err)
 	return rc < 0 ? rc : s->ops->del(s, key, err);
 }
 
-int sky_store_uploads(struct sky_store *s, const char *prefix, double age_s, int abort, int64_t *n_p, struct sky_err *err)
+int sky_store_uploads(struct sky_store *s, const char *prefix, double age_s, int abort, int64_t *n_p,
+                      struct sky_err *err)
 {
 	return s->ops->uploads(s, prefix ? prefix : "", age_s, abort, n_p, err);
 }

@@ -46,26 +46,29 @@ void sky_listing_release(struct sky_listing *l);
 int sky_listing_fold(struct sky_listing *l, const char *prefix, unsigned flags, const struct sky_object *o,
                      struct sky_err *err) SKY_MUST_CHECK;
 
-/* One row per kind of store. Keys arrive checked. upload_commit and upload_abort free u->be; get appends at most n bytes
- * and never less unless n was UINT64_MAX. */
+/* One row per kind of store. Keys arrive checked. upload_commit and upload_abort free u->be; get appends at most n
+ * bytes and never less unless n was UINT64_MAX. */
 struct sky_store_ops {
 	const char *scheme;     /* "file", "mem", "s3", "gs" */
-	int (*open)(struct sky_store *s, const char *rest, struct sky_err *err);        /* rest: behind scheme and "://" */
+	int (*open)(struct sky_store *s, const char *rest, struct sky_err *err); /* rest: behind scheme and "://" */
 	void (*close)(struct sky_store *s);
 	int (*head)(struct sky_store *s, const char *key, struct sky_object *o, struct sky_err *err);
-	int (*get)(struct sky_store *s, const char *key, uint64_t off, uint64_t n, struct sky_buf *out, struct sky_err *err);
-	int (*get_fd)(struct sky_store *s, const char *key, int fd, uint64_t *bytes_p, struct sky_err *err);
-	int (*put)(struct sky_store *s, const char *key, const void *p, uint64_t n, unsigned flags, const char *tag_expect,
+	int (*get)(struct sky_store *s, const char *key, uint64_t off, uint64_t n, struct sky_buf *out,
 	           struct sky_err *err);
+	int (*get_fd)(struct sky_store *s, const char *key, int fd, uint64_t *bytes_p, struct sky_err *err);
+	int (*put)(struct sky_store *s, const char *key, const void *p, uint64_t n, unsigned flags,
+	           const char *tag_expect, struct sky_err *err);
 	int (*upload_open)(struct sky_upload *u, struct sky_err *err);
 	int (*upload_write)(struct sky_upload *u, const void *p, uint64_t n, struct sky_err *err);
 	/* May be NULL. All of a file of n bytes. */
 	int (*upload_fd)(struct sky_upload *u, int fd, uint64_t n, const char *name, struct sky_err *err);
 	int (*upload_commit)(struct sky_upload *u, struct sky_err *err);
 	void (*upload_abort)(struct sky_upload *u);
-	int (*list)(struct sky_store *s, const char *prefix, unsigned flags, struct sky_listing *l, struct sky_err *err);
+	int (*list)(struct sky_store *s, const char *prefix, unsigned flags, struct sky_listing *l,
+	            struct sky_err *err);
 	int (*del)(struct sky_store *s, const char *key, struct sky_err *err);
-	int (*uploads)(struct sky_store *s, const char *prefix, double age_s, int abort, int64_t *n_p, struct sky_err *err);
+	int (*uploads)(struct sky_store *s, const char *prefix, double age_s, int abort, int64_t *n_p,
+	               struct sky_err *err);
 };
 
 extern const struct sky_store_ops sky_store_file, sky_store_mem, sky_store_s3, sky_store_gs;
@@ -86,8 +89,8 @@ struct sky_codec {
 	const char *name;
 	int (*match)(const uint8_t *p, size_t n);               /* does this data look like mine? */
 	void *(*init)(const struct sky_stream_opt *opt);        /* NULL: out of memory */
-	/* Consumes and produces by moving the pointers. 0, SKY_EOF at a clean end of everything, or negative with a short
-	 * reason in *why_p (static text). */
+	/* Consumes and produces by moving the pointers. 0, SKY_EOF at a clean end of everything, or negative with a
+	 * short reason in *why_p (static text). */
 	int (*step)(void *state, struct sky_codec_io *io, const char **why_p);
 	void (*done)(void *state);
 };

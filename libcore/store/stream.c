@@ -1,5 +1,6 @@
-/* store: streams. One reader for "-", a path or a URL; the kind of compression is found from the first bytes, never from
- * the name. A source that ends inside a frame, or holds anything behind the last one, is damage with its offset. */
+/* store: streams. One reader for "-", a path or a URL; the kind of compression is found from the first bytes, never
+ * from the name. A source that ends inside a frame, or holds anything behind the last one, is damage with its offset.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -42,7 +43,8 @@ static int64_t read_fd(struct sky_stream *s, void *p, size_t n, struct sky_err *
 			return got;
 		}
 		if (errno != EINTR) {
-			return sky_fail_sys(err, "%s: read at byte %llu", s->name, (unsigned long long)(s->off + s->n_in));
+			return sky_fail_sys(err, "%s: read at byte %llu", s->name,
+			                    (unsigned long long)(s->off + s->n_in));
 		}
 	}
 }
@@ -144,7 +146,8 @@ static int new_stream(const char *name, struct sky_stream **s_p, struct sky_err 
 	return 0;
 }
 
-int sky_stream_fd(int fd, const char *name, const struct sky_stream_opt *opt, struct sky_stream **s_p, struct sky_err *err)
+int sky_stream_fd(int fd, const char *name, const struct sky_stream_opt *opt, struct sky_stream **s_p,
+                  struct sky_err *err)
 {
 	struct sky_stream *s;
 	int rc = new_stream(name, &s, err);

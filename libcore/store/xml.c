@@ -1,5 +1,5 @@
-/* store: the reader of XML answers. Not a general parser: what S3, its imitations, STS and GCS send is elements with text,
- * and everything else is either skipped or refused. */
+/* store: the reader of XML answers. Not a general parser: what S3, its imitations, STS and GCS send is elements with
+ * text, and everything else is either skipped or refused. */
 #include "store/xml_int.h"
 
 #define MAX_PATH_TEXT 512
@@ -231,8 +231,9 @@ static int one_item(struct xml *x, sky_xml_end on_end, void *ctx, struct sky_err
 		if (x->end - x->p < 2) {
 			return bad(err, "unfinished tag");
 		}
-		return x->p[1] == '/' ? end_tag(x, on_end, ctx, err) : x->p[1] == '!' || x->p[1] == '?' ? special(x, err) :
-		       start_tag(x, on_end, ctx, err);
+		return x->p[1] == '/'                   ? end_tag(x, on_end, ctx, err) :
+		       x->p[1] == '!' || x->p[1] == '?' ? special(x, err) :
+		                                          start_tag(x, on_end, ctx, err);
 	}
 	if (x->depth == 0) {
 		if (!is_space(*x->p)) {

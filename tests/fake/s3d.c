@@ -88,7 +88,8 @@ void s3d_text(struct s3d_req *r, int status, const char *fmt, ...)
 
 void s3d_error(struct s3d_req *r, int status, const char *code)
 {
-	s3d_text(r, status, "<?xml version=\"1.0\"?>\n<Error><Code>%s</Code><Message>made by the test server</Message></Error>",
+	s3d_text(r, status,
+	         "<?xml version=\"1.0\"?>\n<Error><Code>%s</Code><Message>made by the test server</Message></Error>",
 	         code);
 	s3d_add_head(r, "Content-Type: application/xml");
 }
@@ -134,14 +135,17 @@ static const char *hash_problem(const struct s3d_req *r, const char *hash)
 /* NULL when the signature is right, else the error code. */
 static const char *check_signature(struct s3d_req *r)
 {
-	char auth[16384], scope[256] = "", list[1024] = "", want[80] = "", hash[80] = "", date[32] = "", token[9000] = "";
+	char auth[16384], scope[256] = "", list[1024] = "", want[80] = "", hash[80] = "", date[32] = "",
+			  token[9000] = "";
 	char region[64] = "", service[32] = "", access[128] = "";
 	struct sky_heads heads = { .n = 0 };
 	struct sky_buf b = SKY_BUF_INIT(65536), q = SKY_BUF_INIT(65536);
 	const char *bad = NULL, *p;
 	const char *pairs[16][2];
 	char copy[4096], *save = NULL, sig[65] = "";
-	struct sky_sig g = { .method = r->method, .path = r->path, .heads = &heads, .secret = s3d.secret, .access = s3d.access };
+	struct sky_sig g = {
+		.method = r->method, .path = r->path, .heads = &heads, .secret = s3d.secret, .access = s3d.access
+	};
 	int n = 0;
 
 	if (s3d_is_gs(r)) {
@@ -203,9 +207,12 @@ static const char *check_signature(struct s3d_req *r)
 static void deny(struct s3d_req *r, const char *code)
 {
 	s3d.n_denied++;
-	s3d_error(r, strcmp(code, "ExpiredToken") == 0 || strcmp(code, "AuthorizationHeaderMalformed") == 0 ? 400 : 403, code);
+	s3d_error(r,
+	          strcmp(code, "ExpiredToken") == 0 || strcmp(code, "AuthorizationHeaderMalformed") == 0 ? 400 : 403,
+	          code);
 	if (strcmp(code, "AuthorizationHeaderMalformed") == 0) {
-		s3d_text(r, 400, "<Error><Code>%s</Code><Message>wrong region</Message><Region>%s</Region></Error>", code, s3d.region);
+		s3d_text(r, 400, "<Error><Code>%s</Code><Message>wrong region</Message><Region>%s</Region></Error>",
+		         code, s3d.region);
 	}
 }
 
@@ -219,7 +226,8 @@ static struct s3d_fault *take_fault(const struct s3d_req *r)
 	for (int i = 0; i < 8; i++) {
 		struct s3d_fault *f = &s3d.faults[i];
 
-		if (f->n > 0 && (!f->method[0] || strcmp(f->method, r->method) == 0) && (!f->on[0] || strstr(whole, f->on))) {
+		if (f->n > 0 && (!f->method[0] || strcmp(f->method, r->method) == 0) &&
+		    (!f->on[0] || strstr(whole, f->on))) {
 			if (f->skip > 0) {
 				f->skip--;
 				continue;
@@ -234,12 +242,23 @@ static struct s3d_fault *take_fault(const struct s3d_req *r)
 /* Faults instead of the work. 1: answered (or closed). */
 static int before_work(struct s3d_req *r, const char *mode)
 {
-	static const struct { const char *mode; int status; const char *code; } plain[] = {
-		{ "500", 500, "InternalError" }, { "503", 503, "SlowDown" }, { "403", 403, "AccessDenied" },
-		{ "404", 404, "NoSuchKey" }, { "409", 409, "ConditionalRequestConflict" }, { "412", 412, "PreconditionFailed" },
-		{ "501", 501, "NotImplemented" }, { "expired", 400, "ExpiredToken" }, { "baddigest", 400, "BadDigest" },
-		{ "skew", 403, "RequestTimeTooSkewed" }, { "lie", 200, "InternalError" }, { "timeout", 400, "RequestTimeout" },
-		{ "405", 405, "MethodNotAllowed" }, { "nobucket", 404, "NoSuchBucket" }, { "nosum", 400, "InvalidRequest" },
+	static const struct { const char *mode; int status; const char *code;
+	} plain[] = {
+		{ "500", 500, "InternalError" },
+		{ "503", 503, "SlowDown" },
+		{ "403", 403, "AccessDenied" },
+		{ "404", 404, "NoSuchKey" },
+		{ "409", 409, "ConditionalRequestConflict" },
+		{ "412", 412, "PreconditionFailed" },
+		{ "501", 501, "NotImplemented" },
+		{ "expired", 400, "ExpiredToken" },
+		{ "baddigest", 400, "BadDigest" },
+		{ "skew", 403, "RequestTimeTooSkewed" },
+		{ "lie", 200, "InternalError" },
+		{ "timeout", 400, "RequestTimeout" },
+		{ "405", 405, "MethodNotAllowed" },
+		{ "nobucket", 404, "NoSuchBucket" },
+		{ "nosum", 400, "InvalidRequest" },
 	};
 
 	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
@@ -320,10 +339,13 @@ static int answer(struct s3d_req *r)
 	int f[6], rc, head_only = strcmp(r->method, "HEAD") == 0;
 
 	sky_utc_fields(now, f);
-	rc = sky_buf_addf(&b, NULL, "HTTP/1.1 %d Answer\r\nDate: %s, %02d %.3s %04d %02d:%02d:%02d GMT\r\nContent-Length: %llu\r\n"
-	                  "%s%s\r\n", r->status, days[now / 86400 % 7], f[2], months + 3 * (f[1] - 1), f[0], f[3], f[4], f[5],
-	                  (unsigned long long)r->n_length, r->close ? "Connection: close\r\n" : "",
-	                  r->out_head.ptr ? r->out_head.ptr : "");
+	rc = sky_buf_addf(
+		&b, NULL,
+		"HTTP/1.1 %d Answer\r\nDate: %s, %02d %.3s %04d %02d:%02d:%02d GMT\r\nContent-Length: %llu\r\n"
+		"%s%s\r\n",
+		r->status, days[now / 86400 % 7], f[2], months + 3 * (f[1] - 1), f[0], f[3], f[4], f[5],
+		(unsigned long long)r->n_length, r->close ? "Connection: close\r\n" : "",
+		r->out_head.ptr ? r->out_head.ptr : "");
 	rc = rc < 0 ? rc : send_all(r->fd, b.ptr, b.n);
 	if (rc == 0 && !head_only) {
 		rc = send_all(r->fd, r->out, r->n_out);
@@ -441,7 +463,9 @@ static void *connection(void *arg)
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	while (rc == 0 && read_head(fd, buf, &n, &n_head) == 0) {
-		struct s3d_req r = { .fd = fd, .out_head = SKY_BUF_INIT(65536), .own = SKY_BUF_INIT(64u << 20), .out = "" };
+		struct s3d_req r = {
+			.fd = fd, .out_head = SKY_BUF_INIT(65536), .own = SKY_BUF_INIT(64u << 20), .out = ""
+		};
 
 		rc = parse_head(&r, buf, n_head);
 		rc = rc < 0 ? rc : read_body(&r, buf, &n, n_head);

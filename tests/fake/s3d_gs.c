@@ -1,5 +1,5 @@
-/* The fault-injecting object store of the tests: Google's JSON interface and resumable uploads of both interfaces, on the
- * same objects. */
+/* The fault-injecting object store of the tests: Google's JSON interface and resumable uploads of both interfaces, on
+ * the same objects. */
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include "store/s3_int.h"
@@ -46,8 +46,8 @@ static int verify_jwt(const char *jwt)
 	middle = ok ? strndup(first + 1, (size_t)(dot - first - 1)) : NULL;
 	ok = ok && sky_unbase64(middle, claims, sizeof(claims) - 1, &n_claims) == 0;
 	claims[ok ? n_claims : 0] = '\0';
-	ok = ok && strstr((char *)claims, "\"iss\":\"robot@example\"") && strstr((char *)claims, "devstorage.read_write") &&
-	     strstr((char *)claims, "/token\"");
+	ok = ok && strstr((char *)claims, "\"iss\":\"robot@example\"") &&
+	     strstr((char *)claims, "devstorage.read_write") && strstr((char *)claims, "/token\"");
 	free(middle);
 	EVP_PKEY_free(key);
 	EVP_MD_CTX_free(md);
@@ -63,7 +63,8 @@ void s3d_give_token(struct s3d_req *r)
 		ok = verify_jwt(at + 10);
 	}
 	if (ok) {
-		s3d_text(r, 200, "{\"access_token\":\"bearer-%s%s\",\"expires_in\":3599,\"token_type\":\"Bearer\"}", s3d.access, s3d.token);
+		s3d_text(r, 200, "{\"access_token\":\"bearer-%s%s\",\"expires_in\":3599,\"token_type\":\"Bearer\"}",
+		         s3d.access, s3d.token);
 	} else {
 		s3d_text(r, 400, "{\"error\":\"invalid_grant\",\"error_description\":\"Invalid JWT Signature.\"}");
 	}
@@ -71,8 +72,9 @@ void s3d_give_token(struct s3d_req *r)
 
 static void gs_error(struct s3d_req *r, int status, const char *reason)
 {
-	s3d_text(r, status, "{\"error\":{\"code\":%d,\"message\":\"made by the test server\",\"errors\":[{\"reason\":\"%s\"}]}}", status,
-	         reason);
+	s3d_text(r, status,
+	         "{\"error\":{\"code\":%d,\"message\":\"made by the test server\",\"errors\":[{\"reason\":\"%s\"}]}}",
+	         status, reason);
 }
 
 /* ---- object resources ---- */
@@ -122,8 +124,10 @@ static int64_t condition_of(const struct s3d_req *r)
 {
 	char v[32];
 
-	return s3d_arg(r, "ifGenerationMatch", v, sizeof(v)) || s3d_head(r, "x-goog-if-generation-match", v, sizeof(v)) ?
-	       strtoll(v, NULL, 10) : -1;
+	return s3d_arg(r, "ifGenerationMatch", v, sizeof(v)) ||
+	                       s3d_head(r, "x-goog-if-generation-match", v, sizeof(v)) ?
+	               strtoll(v, NULL, 10) :
+	               -1;
 }
 
 /* Text of a JSON field, good enough for what our client writes. */
@@ -147,7 +151,8 @@ static void put_multipart(struct s3d_req *r, const char *key)
 	size_t k;
 
 	s3d_head(r, "content-type", type, sizeof(type));
-	snprintf(boundary, sizeof(boundary), "\r\n--%s", strstr(type, "boundary=") ? strstr(type, "boundary=") + 9 : "?");
+	snprintf(boundary, sizeof(boundary), "\r\n--%s",
+	         strstr(type, "boundary=") ? strstr(type, "boundary=") + 9 : "?");
 	part2 = strstr(r->body, boundary);
 	bytes = part2 ? strstr(part2 + 2, "\r\n\r\n") : NULL;
 	if (!bytes || r->n_body < strlen(boundary) + 4) {
@@ -279,7 +284,8 @@ static void list(struct s3d_req *r, const char *bucket)
 	for (struct s3d_object *o = s3d.objects; o; o = o->next) {
 		const char *key = o->key + n_bucket + 1, *cut;
 
-		if (strncmp(o->key, bucket, n_bucket) != 0 || o->key[n_bucket] != '/' || strncmp(key, prefix, strlen(prefix)) != 0) {
+		if (strncmp(o->key, bucket, n_bucket) != 0 || o->key[n_bucket] != '/' ||
+		    strncmp(key, prefix, strlen(prefix)) != 0) {
 			continue;
 		}
 		cut = delimiter[0] ? strstr(key + strlen(prefix), delimiter) : NULL;
@@ -299,8 +305,8 @@ static void list(struct s3d_req *r, const char *bucket)
 			add_resource(&items, o);
 		}
 	}
-	(void)!sky_buf_addf(&r->own, NULL, "{\"kind\":\"storage#objects\",\"items\":[%s],\"prefixes\":[%s]", items.n ? items.ptr : "",
-	                    prefixes.n ? prefixes.ptr : "");
+	(void)!sky_buf_addf(&r->own, NULL, "{\"kind\":\"storage#objects\",\"items\":[%s],\"prefixes\":[%s]",
+	                    items.n ? items.ptr : "", prefixes.n ? prefixes.ptr : "");
 	if (more) {
 		(void)!sky_buf_addf(&r->own, NULL, ",\"nextPageToken\":\"%s\"", last);
 	}

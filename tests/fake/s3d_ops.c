@@ -84,7 +84,8 @@ static const char *check_condition(const struct s3d_req *r, const char *key)
 			return "PreconditionFailed";
 		}
 	}
-	if (s3d_head(r, "x-goog-if-generation-match", v, sizeof(v)) && strtoull(v, NULL, 10) != (o ? o->generation : 0)) {
+	if (s3d_head(r, "x-goog-if-generation-match", v, sizeof(v)) &&
+	    strtoull(v, NULL, 10) != (o ? o->generation : 0)) {
 		return "PreconditionFailed";
 	}
 	return NULL;
@@ -115,7 +116,10 @@ static int check_sum(const struct s3d_req *r, const char *p, uint64_t n)
 	if (sky_unbase64(at, raw, sizeof(raw), &k) < 0 || k != 4) {
 		return -1;
 	}
-	return !s3d.verify || crc == ((uint32_t)raw[0] << 24 | (uint32_t)raw[1] << 16 | (uint32_t)raw[2] << 8 | raw[3]) ? 1 : -1;
+	return !s3d.verify || crc == ((uint32_t)raw[0] << 24 | (uint32_t)raw[1] << 16 | (uint32_t)raw[2] << 8 |
+	                              raw[3]) ?
+	               1 :
+	               -1;
 }
 
 static void mark_of(const struct s3d_req *r, char *out, size_t cap)
@@ -213,12 +217,16 @@ static void list_objects(struct s3d_req *r, const char *bucket)
 	s3d_arg(r, "prefix", prefix, sizeof(prefix));
 	s3d_arg(r, "delimiter", delimiter, sizeof(delimiter));
 	s3d_arg(r, "continuation-token", token, sizeof(token));
-	(void)!sky_buf_adds(b, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/"
-	                    "2006-03-01/\"><EncodingType>url</EncodingType>", NULL);
+	(void)!sky_buf_adds(
+		b,
+		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/"
+		"2006-03-01/\"><EncodingType>url</EncodingType>",
+		NULL);
 	for (struct s3d_object *o = s3d.objects; o; o = o->next) {
 		const char *key = o->key + n_bucket + 1, *cut;
 
-		if (strncmp(o->key, bucket, n_bucket) != 0 || o->key[n_bucket] != '/' || strncmp(key, prefix, strlen(prefix)) != 0) {
+		if (strncmp(o->key, bucket, n_bucket) != 0 || o->key[n_bucket] != '/' ||
+		    strncmp(key, prefix, strlen(prefix)) != 0) {
 			continue;
 		}
 		cut = delimiter[0] ? strstr(key + strlen(prefix), delimiter) : NULL;
@@ -237,9 +245,11 @@ static void list_objects(struct s3d_req *r, const char *bucket)
 		if (cut) {
 			(void)!sky_buf_adds(b, "</Prefix></CommonPrefixes>", NULL);
 		} else {
-			(void)!sky_buf_addf(b, NULL, "</Key><LastModified>2013-05-24T00:00:00.000Z</LastModified><ETag>&quot;%s&quot;"
-			                    "</ETag><Size>%llu</Size><Generation>%llu</Generation></Contents>", o->etag,
-			                    (unsigned long long)o->n, (unsigned long long)o->generation);
+			(void)!sky_buf_addf(
+				b, NULL,
+				"</Key><LastModified>2013-05-24T00:00:00.000Z</LastModified><ETag>&quot;%s&quot;"
+				"</ETag><Size>%llu</Size><Generation>%llu</Generation></Contents>",
+				o->etag, (unsigned long long)o->n, (unsigned long long)o->generation);
 		}
 	}
 	(void)!sky_buf_addf(b, NULL, "<IsTruncated>%s</IsTruncated>", more ? "true" : "false");
@@ -276,7 +286,9 @@ static void create_upload(struct s3d_req *r, const char *key)
 	snprintf(u->id, sizeof(u->id), "up-%llu", (unsigned long long)++s3d.generation);
 	u->next = s3d.uploads;
 	s3d.uploads = u;
-	s3d_text(r, 200, "<InitiateMultipartUploadResult><Bucket>b</Bucket><UploadId>%s</UploadId></InitiateMultipartUploadResult>",
+	s3d_text(r, 200,
+	         "<InitiateMultipartUploadResult><Bucket>b</Bucket><UploadId>%s</UploadId></"
+	         "InitiateMultipartUploadResult>",
 	         u->id);
 }
 
@@ -365,7 +377,9 @@ static void complete_upload(struct s3d_req *r, const char *key, const char *id)
 	snprintf(mark, sizeof(mark), "%s", u->mark);
 	take_object(key, all, n, mark, sum, etag);
 	drop_upload(at);
-	s3d_text(r, 200, "  <CompleteMultipartUploadResult><ETag>&quot;%s&quot;</ETag></CompleteMultipartUploadResult>", etag);
+	s3d_text(r, 200,
+	         "  <CompleteMultipartUploadResult><ETag>&quot;%s&quot;</ETag></CompleteMultipartUploadResult>",
+	         etag);
 }
 
 static void list_uploads(struct s3d_req *r, const char *bucket)
@@ -380,7 +394,8 @@ static void list_uploads(struct s3d_req *r, const char *bucket)
 		if (strlen(u->key) > n && strncmp(u->key + n, prefix, strlen(prefix)) == 0) {
 			(void)!sky_buf_adds(b, "<Upload><Key>", NULL);
 			(void)!sky_xml_escape(b, u->key + n, NULL);
-			(void)!sky_buf_addf(b, NULL, "</Key><UploadId>%s</UploadId><Initiated>%s</Initiated></Upload>", u->id,
+			(void)!sky_buf_addf(b, NULL,
+			                    "</Key><UploadId>%s</UploadId><Initiated>%s</Initiated></Upload>", u->id,
 			                    sky_utc(when, sizeof(when), u->begun));
 		}
 	}
@@ -505,8 +520,11 @@ static void give_keys(struct s3d_req *r, const char *token_name)
 {
 	char when[32];
 
-	s3d_text(r, 200, "{\"Code\":\"Success\",\"AccessKeyId\":\"%s\",\"SecretAccessKey\":\"%s\",\"%s\":\"%s\",\"Expiration\":"
-	         "\"%s\"}", s3d.access, s3d.secret, token_name, s3d.token, sky_utc(when, sizeof(when), sky_wall() + 3600));
+	s3d_text(r, 200,
+	         "{\"Code\":\"Success\",\"AccessKeyId\":\"%s\",\"SecretAccessKey\":\"%s\",\"%s\":\"%s\","
+	         "\"Expiration\":"
+	         "\"%s\"}",
+	         s3d.access, s3d.secret, token_name, s3d.token, sky_utc(when, sizeof(when), sky_wall() + 3600));
 }
 
 static void token_service(struct s3d_req *r)
@@ -517,10 +535,13 @@ static void token_service(struct s3d_req *r)
 		s3d_error(r, 400, "InvalidAction");
 		return;
 	}
-	s3d_text(r, 200, "<AssumeRoleResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><AssumeRoleResult><Credentials>"
-	         "<AccessKeyId>%s</AccessKeyId><SecretAccessKey>%s</SecretAccessKey><SessionToken>%s</SessionToken><Expiration>%s"
-	         "</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>", s3d.access, s3d.secret, s3d.token,
-	         sky_utc(when, sizeof(when), sky_wall() + 3600));
+	s3d_text(r, 200,
+	         "<AssumeRoleResponse "
+	         "xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><AssumeRoleResult><Credentials>"
+	         "<AccessKeyId>%s</AccessKeyId><SecretAccessKey>%s</SecretAccessKey><SessionToken>%s</"
+	         "SessionToken><Expiration>%s"
+	         "</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>",
+	         s3d.access, s3d.secret, s3d.token, sky_utc(when, sizeof(when), sky_wall() + 3600));
 }
 
 int s3d_side_door(struct s3d_req *r)
@@ -551,7 +572,8 @@ int s3d_side_door(struct s3d_req *r)
 		if (!s3d_head(r, "metadata-flavor", v, sizeof(v)) || strcmp(v, "Google") != 0) {
 			s3d_text(r, 403, "no flavor");
 		} else {
-			s3d_text(r, 200, "{\"access_token\":\"bearer-%s%s\",\"expires_in\":3599}", s3d.access, s3d.token);
+			s3d_text(r, 200, "{\"access_token\":\"bearer-%s%s\",\"expires_in\":3599}", s3d.access,
+			         s3d.token);
 		}
 	} else if (strcmp(r->path, "/token") == 0) {
 		s3d_give_token(r);

@@ -1,5 +1,6 @@
-/* Starting servers on 127.0.0.1 for unit tests. Our own is tests/fake/s3d below the build folder; real ones come from the
- * folder $SKYRL_TEST_SERVERS (a virtual environment's bin). All are killed by server_stop_all, and by their parent's end. */
+/* Starting servers on 127.0.0.1 for unit tests. Our own is tests/fake/s3d below the build folder; real ones come from
+ * the folder $SKYRL_TEST_SERVERS (a virtual environment's bin). All are killed by server_stop_all, and by their
+ * parent's end. */
 #ifndef SKY_TESTS_SERVER_H
 #define SKY_TESTS_SERVER_H
 
@@ -35,7 +36,8 @@ T_UNUSED static int server_free_port(void)
 	socklen_t n = sizeof(a);
 	int s = socket(AF_INET, SOCK_STREAM, 0), port = 0;
 
-	if (s >= 0 && bind(s, (struct sockaddr *)&a, sizeof(a)) == 0 && getsockname(s, (struct sockaddr *)&a, &n) == 0) {
+	if (s >= 0 && bind(s, (struct sockaddr *)&a, sizeof(a)) == 0 &&
+	    getsockname(s, (struct sockaddr *)&a, &n) == 0) {
 		port = ntohs(a.sin_port);
 	}
 	close(s);
@@ -44,7 +46,9 @@ T_UNUSED static int server_free_port(void)
 
 T_UNUSED static int server_answers(int port)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port) };
+	struct sockaddr_in a = { .sin_family = AF_INET,
+		                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+		                 .sin_port = htons((uint16_t)port) };
 	int s = socket(AF_INET, SOCK_STREAM, 0);
 	int ok = s >= 0 && connect(s, (struct sockaddr *)&a, sizeof(a)) == 0;
 
@@ -137,7 +141,9 @@ T_UNUSED static void server_stop_all(void)
 T_UNUSED static const char *server_raw(int port, const char *request)
 {
 	static char answer[4096];
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port) };
+	struct sockaddr_in a = { .sin_family = AF_INET,
+		                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+		                 .sin_port = htons((uint16_t)port) };
 	int s = socket(AF_INET, SOCK_STREAM, 0);
 	size_t n = 0;
 	ssize_t k;
@@ -160,7 +166,8 @@ T_UNUSED static const char *server_request(int port, const char *method, const c
 {
 	char text[1024];
 
-	snprintf(text, sizeof(text), "%s %s HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", method, path);
+	snprintf(text, sizeof(text), "%s %s HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+	         method, path);
 	return server_raw(port, text);
 }
 
@@ -172,12 +179,31 @@ T_UNUSED static const char *server_get(int port, const char *path)
 /* An environment in which only the test decides about keys and settings. */
 T_UNUSED static void server_clean_env(void)
 {
-	static const char *const names[] = { "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN", "AWS_REGION",
-		"AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE",
-		"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CA_BUNDLE",
-		"AWS_CONTAINER_CREDENTIALS_FULL_URI", "GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG", "STORAGE_EMULATOR_HOST",
-		"GCE_METADATA_HOST", "S3_ENDPOINT_URL", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY",
-		"all_proxy" };
+	static const char *const names[] = { "AWS_PROFILE",
+		                             "AWS_DEFAULT_PROFILE",
+		                             "AWS_SESSION_TOKEN",
+		                             "AWS_REGION",
+		                             "AWS_DEFAULT_REGION",
+		                             "AWS_ENDPOINT_URL",
+		                             "AWS_ENDPOINT_URL_S3",
+		                             "AWS_CONFIG_FILE",
+		                             "AWS_SHARED_CREDENTIALS_FILE",
+		                             "AWS_WEB_IDENTITY_TOKEN_FILE",
+		                             "AWS_ROLE_ARN",
+		                             "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+		                             "AWS_CA_BUNDLE",
+		                             "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+		                             "GOOGLE_APPLICATION_CREDENTIALS",
+		                             "CLOUDSDK_CONFIG",
+		                             "STORAGE_EMULATOR_HOST",
+		                             "GCE_METADATA_HOST",
+		                             "S3_ENDPOINT_URL",
+		                             "http_proxy",
+		                             "https_proxy",
+		                             "HTTP_PROXY",
+		                             "HTTPS_PROXY",
+		                             "ALL_PROXY",
+		                             "all_proxy" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		unsetenv(names[i]);

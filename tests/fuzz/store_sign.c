@@ -53,14 +53,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	char *text = strndup((const char *)p, n), *v[8], sig[65];
 	int n_v = n > 60000 ? 0 : cut(text, v), n_pair = 0;
 	const char *pairs[4][2];
-	struct sky_sig g = { &sky_sig_aws, "GET", NULL, NULL, &h, SKY_UNSIGNED_PAYLOAD, "AK", "SK", "r", "s3", 1369353600 };
+	struct sky_sig g = { &sky_sig_aws, "GET", NULL, NULL, &h,        SKY_UNSIGNED_PAYLOAD,
+		             "AK",         "SK",  "r",  "s3", 1369353600 };
 
 	for (int i = 0; i + 1 < n_v; i += 2) {
 		pairs[n_pair][0] = v[i];
 		pairs[n_pair++][1] = v[i + 1];
 	}
-	if (n_v > 0 && sky_query_build(&q, pairs, n_pair, NULL) == 0 && sky_uri_encode(&path, v[0], strlen(v[0]), 1, NULL) == 0 &&
-	    sky_heads_add(&h, NULL, "host", "%s", v[0]) == 0 && sky_heads_add(&h, NULL, "X-amz-meta-x", "%s", v[n_v - 1]) == 0) {
+	if (n_v > 0 && sky_query_build(&q, pairs, n_pair, NULL) == 0 &&
+	    sky_uri_encode(&path, v[0], strlen(v[0]), 1, NULL) == 0 &&
+	    sky_heads_add(&h, NULL, "host", "%s", v[0]) == 0 &&
+	    sky_heads_add(&h, NULL, "X-amz-meta-x", "%s", v[n_v - 1]) == 0) {
 		query_again(q.ptr ? q.ptr : "");
 		g.path = path.ptr ? path.ptr : "/";
 		g.query = q.ptr ? q.ptr : "";

@@ -1,8 +1,7 @@
 /* Copies files to and from a store; for benchmarks and for tests that look into a bucket.
  *
- *	storecp [--endpoint-url URL] [--parallel N] [--part-size BYTES] [-j N] put STORE FILE…         keys are the files' base names
- *	storecp … get STORE FOLDER KEY…                 (-: all keys below the store)
- *	storecp … list STORE
+ *	storecp [--endpoint-url URL] [--parallel N] [--part-size BYTES] [-j N] put STORE FILE…         keys are the
+ *files' base names storecp … get STORE FOLDER KEY…                 (-: all keys below the store) storecp … list STORE
  *
  * -j: objects at once. Exit status as the programs'. */
 #include <fcntl.h>
@@ -98,7 +97,8 @@ static int all_keys(struct job *j, int64_t *n_p, int show, struct sky_err *err)
 
 static int usage(void)
 {
-	fputs("usage: storecp [--endpoint-url URL] [--parallel N] [--part-size BYTES] [-j N] put|get|list STORE …\n", stderr);
+	fputs("usage: storecp [--endpoint-url URL] [--parallel N] [--part-size BYTES] [-j N] put|get|list STORE …\n",
+	      stderr);
 	return 2;
 }
 

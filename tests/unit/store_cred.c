@@ -39,9 +39,10 @@ static void expect(const char *profile, const char *access, const char *token, c
 
 static void ini(void)
 {
-	static const char text[] = "# comment\n[default]\r\nregion = eu-west-1\ns3 =\n  addressing_style = path\n  max = 1 # c\n"
-	                           "output=json\n[profile x y]\n aws_access_key_id=A\nno equals sign\n[services loc]\ns3 = \n"
-	                           "  endpoint_url = http://h:1\n[default]\nregion = us-west-2";
+	static const char text[] =
+		"# comment\n[default]\r\nregion = eu-west-1\ns3 =\n  addressing_style = path\n  max = 1 # c\n"
+		"output=json\n[profile x y]\n aws_access_key_id=A\nno equals sign\n[services loc]\ns3 = \n"
+		"  endpoint_url = http://h:1\n[default]\nregion = us-west-2";
 	struct sky_ini v = { 0 };
 
 	T_RC(sky_ini_parse(text, sizeof(text) - 1, "config", &v, &err), 0, &err, "settings are parsed");
@@ -59,17 +60,20 @@ static void ini(void)
 
 static void answers(void)
 {
-	static const struct { const char *text; int code; const char *what; } bad[] = {
+	static const struct { const char *text; int code; const char *what;
+	} bad[] = {
 		{ "{}", SKY_E_DATA, "no keys" },
 		{ "{\"Code\":\"AssumeRoleUnauthorizedAccess\"}", SKY_E_SYS, "an error code" },
 		{ "not json", SKY_E_DATA, "no JSON" },
 		{ "{\"AccessKeyId\":\"a\\nb\",\"SecretAccessKey\":\"s\"}", SKY_E_DATA, "a line break in a key" },
 		{ "{\"AccessKeyId\":5,\"SecretAccessKey\":\"s\"}", SKY_E_DATA, "a number for a key" },
-		{ "{\"AccessKeyId\":\"a\",\"SecretAccessKey\":\"s\",\"Expiration\":\"soon\"}", SKY_E_DATA, "a bad time" },
+		{ "{\"AccessKeyId\":\"a\",\"SecretAccessKey\":\"s\",\"Expiration\":\"soon\"}", SKY_E_DATA,
+		  "a bad time" },
 	};
 	struct sky_creds k;
-	static const char good[] = "{\"Version\":1,\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"SessionToken\":\"T\","
-	                           "\"Expiration\":\"2030-01-01T00:00:00Z\"}";
+	static const char
+		good[] = "{\"Version\":1,\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"SessionToken\":\"T\","
+			 "\"Expiration\":\"2030-01-01T00:00:00Z\"}";
 
 	T_RC(sky_cred_parse(good, strlen(good), "x", &k, &err), 0, &err, "answer of a process");
 	T_OK(strcmp(k.access, "A") == 0 && strcmp(k.secret, "S") == 0 && strcmp(k.token, "T") == 0, "its keys");
@@ -87,11 +91,15 @@ static void profiles(void)
 	struct sky_store_set set = { .profile = NULL };
 	struct sky_aws_conf conf;
 
-	write_file("credentials", "[default]\naws_access_key_id = DEF\naws_secret_access_key = s\n[two]\naws_access_key_id = TWO\n"
+	write_file("credentials",
+	           "[default]\naws_access_key_id = DEF\naws_secret_access_key = s\n[two]\naws_access_key_id = TWO\n"
 	           "aws_secret_access_key = s\naws_session_token = tok\n");
-	write_file("config", "[default]\nregion = ap-south-1\n[profile three]\nregion = eu-north-1\nservices = local\ns3 =\n"
-	           "  addressing_style = virtual\naws_access_key_id = THREE\naws_secret_access_key = s\n[services local]\ns3 =\n"
-	           "  endpoint_url = http://127.0.0.1:1\n[profile sso]\nsso_start_url = https://x\n[profile loop]\nrole_arn = r\n"
+	write_file("config",
+	           "[default]\nregion = ap-south-1\n[profile three]\nregion = eu-north-1\nservices = local\ns3 =\n"
+	           "  addressing_style = virtual\naws_access_key_id = THREE\naws_secret_access_key = s\n[services "
+	           "local]\ns3 =\n"
+	           "  endpoint_url = http://127.0.0.1:1\n[profile sso]\nsso_start_url = https://x\n[profile "
+	           "loop]\nrole_arn = r\n"
 	           "source_profile = loop\n");
 	setenv("AWS_SHARED_CREDENTIALS_FILE", t_path("credentials"), 1);
 	setenv("AWS_CONFIG_FILE", t_path("config"), 1);
@@ -139,10 +147,13 @@ static void processes(void)
 	struct sky_cred *c;
 	char text[1024];
 
-	snprintf(text, sizeof(text), "[profile p]\ncredential_process = echo x >>%s; printf '{\"Version\":1,\"AccessKeyId\":\"P'; "
-	         "wc -l <%s | tr -d ' \\n'; printf '\",\"SecretAccessKey\":\"s\",\"Expiration\":\"'; date -u -d +1hour "
-	         "+%%Y-%%m-%%dT%%H:%%M:%%SZ | tr -d '\\n'; echo '\"}'\n[profile fails]\ncredential_process = exit 3\n", t_path("n"),
-	         t_path("n"));
+	snprintf(
+		text, sizeof(text),
+		"[profile p]\ncredential_process = echo x >>%s; printf '{\"Version\":1,\"AccessKeyId\":\"P'; "
+		"wc -l <%s | tr -d ' \\n'; printf '\",\"SecretAccessKey\":\"s\",\"Expiration\":\"'; date -u -d "
+	        "+1hour "
+		"+%%Y-%%m-%%dT%%H:%%M:%%SZ | tr -d '\\n'; echo '\"}'\n[profile fails]\ncredential_process = exit 3\n",
+		t_path("n"), t_path("n"));
 	write_file("config", text);
 	expect("p", "P1", "", "credential_process");
 	T_RC(keys_for("fails", &k), SKY_E_SYS, &err, "a process that fails");
@@ -192,7 +203,8 @@ static void neighbours(void)
 	setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/x", 1);
 	expect(NULL, "AK", "TOK", "web identity");
 	unsetenv("AWS_WEB_IDENTITY_TOKEN_FILE");
-	snprintf(text, sizeof(text), "[profile role]\nrole_arn = arn:x\nsource_profile = base\n[profile base]\naws_access_key_id = B\n"
+	snprintf(text, sizeof(text),
+	         "[profile role]\nrole_arn = arn:x\nsource_profile = base\n[profile base]\naws_access_key_id = B\n"
 	         "aws_secret_access_key = s\n[profile env]\nrole_arn = arn:x\ncredential_source = Environment\n");
 	write_file("config", text);
 	setenv("AWS_CONFIG_FILE", t_path("config"), 1);
@@ -208,8 +220,10 @@ static void session_end(void)
 	struct sky_store *s;
 	char url[128], text[1024];
 
-	snprintf(text, sizeof(text), "[default]\ncredential_process = printf '{\"Version\":1,\"AccessKeyId\":\"AK\",\"SecretAccessKey\""
-	         ":\"SK\",\"SessionToken\":\"'; tr -d '\\n' <%s; echo '\"}'\n", t_path("session"));
+	snprintf(text, sizeof(text),
+	         "[default]\ncredential_process = printf '{\"Version\":1,\"AccessKeyId\":\"AK\",\"SecretAccessKey\""
+	         ":\"SK\",\"SessionToken\":\"'; tr -d '\\n' <%s; echo '\"}'\n",
+	         t_path("session"));
 	write_file("config", text);
 	write_file("session", "TOK");
 	snprintf(url, sizeof(url), "http://127.0.0.1:%d", port);

@@ -1,5 +1,5 @@
-/* S3 when things go wrong: every retry class, lost answers, races, skewed clocks, expired keys, stalls, damage. The server
- * is tests/fake/s3d; pauses are nothing (SKYRL_TEST_SLEEP=0). */
+/* S3 when things go wrong: every retry class, lost answers, races, skewed clocks, expired keys, stalls, damage. The
+ * server is tests/fake/s3d; pauses are nothing (SKYRL_TEST_SLEEP=0). */
 #include "store/store.h"
 #include "tests/fake/server.h"
 
@@ -122,10 +122,12 @@ static void lost_answers(void)
 	int64_t n = -1;
 
 	fault("mode=reset&method=PUT");
-	T_RC(sky_store_put(s, "mine", "v1", 2, SKY_PUT_CREATE, NULL, &err), 0, &err, "create whose answer was lost is a success");
+	T_RC(sky_store_put(s, "mine", "v1", 2, SKY_PUT_CREATE, NULL, &err), 0, &err,
+	     "create whose answer was lost is a success");
 	T_OK(reads(s, "mine", "v1", 2), "with our bytes");
 	fault("mode=race&method=PUT&on=theirs");
-	T_RC(sky_store_put(s, "theirs", "v1", 2, SKY_PUT_CREATE, NULL, &err), SKY_E_AGAIN, &err, "create that another wins");
+	T_RC(sky_store_put(s, "theirs", "v1", 2, SKY_PUT_CREATE, NULL, &err), SKY_E_AGAIN, &err,
+	     "create that another wins");
 	T_OK(reads(s, "theirs", "rival", 5), "leaves the winner's bytes");
 	fault("mode=503&method=PUT&on=theirs2");
 	fault("mode=race&method=PUT&on=theirs2");
@@ -153,7 +155,8 @@ static void lost_answers(void)
 
 static void failing_uploads(void)
 {
-	static const char *const at[] = { "method=POST&on=uploads", "method=PUT&on=partNumber%3D2", "method=POST&on=uploadId" };
+	static const char *const at[] = { "method=POST&on=uploads", "method=PUT&on=partNumber%3D2",
+		                          "method=POST&on=uploadId" };
 	struct sky_store *s = fresh(NULL);
 	struct sky_object o;
 	struct sky_upload *u;
@@ -218,7 +221,8 @@ static void damaged_bodies(void)
 	server_get(port, "/-/reset");
 	fault("mode=flip&method=GET&n=1&skip=2");
 	sky_buf_clear(&b);
-	T_RC(sky_store_get(s, "wide", 0, UINT64_MAX, &b, &err), SKY_E_AGAIN, &err, "a flipped bit in one of many ranges is seen");
+	T_RC(sky_store_get(s, "wide", 0, UINT64_MAX, &b, &err), SKY_E_AGAIN, &err,
+	     "a flipped bit in one of many ranges is seen");
 	T_HAS(err.msg, "checksum", "and said");
 	fault("mode=baddigest&method=PUT&n=2");
 	T_RC(sky_store_put(s, "up", p, 1000, 0, NULL, &err), 0, &err, "a put that arrives damaged is sent again");
@@ -274,7 +278,8 @@ static void stalls(void)
 	struct sky_buf b = SKY_BUF_INIT(1000);
 
 	fault("mode=stall&n=2&method=GET");
-	T_RC(sky_store_get(s, "x", 0, UINT64_MAX, &b, &err), SKY_E_AGAIN, &err, "a server that says nothing is given up");
+	T_RC(sky_store_get(s, "x", 0, UINT64_MAX, &b, &err), SKY_E_AGAIN, &err,
+	     "a server that says nothing is given up");
 	fault("mode=stall&n=1&method=PUT");
 	T_RC(sky_store_put(s, "x", "abc", 3, 0, NULL, &err), 0, &err, "one stall is overcome");
 	sky_buf_release(&b);

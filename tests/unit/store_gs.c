@@ -1,5 +1,5 @@
-/* Google Cloud Storage when things go wrong: tokens, resumed uploads, generations, and the XML interface with HMAC keys.
- * The server is tests/fake/s3d. */
+/* Google Cloud Storage when things go wrong: tokens, resumed uploads, generations, and the XML interface with HMAC
+ * keys. The server is tests/fake/s3d. */
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/rsa.h>
@@ -111,16 +111,19 @@ static void objects(const char *name)
 	char key[32];
 
 	T_RC(sky_store_put(s, "once", "v1", 2, SKY_PUT_CREATE, NULL, &err), 0, &err, "%s: create", name);
-	T_RC(sky_store_put(s, "once", "v2", 2, SKY_PUT_CREATE, NULL, &err), SKY_E_AGAIN, &err, "%s: create again", name);
+	T_RC(sky_store_put(s, "once", "v2", 2, SKY_PUT_CREATE, NULL, &err), SKY_E_AGAIN, &err, "%s: create again",
+	     name);
 	T_RC(sky_store_head(s, "once", &o, &err), 0, &err, "%s: head", name);
 	T_OK(o.tag[0] && strspn(o.tag, "0123456789") == strlen(o.tag), "%s: the tag is a generation", name);
 	T_RC(sky_store_put(s, "once", "v3", 2, 0, o.tag, &err), 0, &err, "%s: replace", name);
-	T_RC(sky_store_put(s, "once", "v4", 2, 0, o.tag, &err), SKY_E_AGAIN, &err, "%s: replace by an old generation", name);
+	T_RC(sky_store_put(s, "once", "v4", 2, 0, o.tag, &err), SKY_E_AGAIN, &err, "%s: replace by an old generation",
+	     name);
 	T_OK(reads(s, "once", "v3", 2), "%s: content", name);
 	sky_object_release(&o);
 	fault("mode=reset&method=POST");
 	fault("mode=reset&method=PUT");
-	T_RC(sky_store_put(s, "mine", "x", 1, SKY_PUT_CREATE, NULL, &err), 0, &err, "%s: create whose answer was lost", name);
+	T_RC(sky_store_put(s, "mine", "x", 1, SKY_PUT_CREATE, NULL, &err), 0, &err,
+	     "%s: create whose answer was lost", name);
 	server_get(port, "/-/reset");
 	fault("mode=flip&method=GET&on=once");
 	T_OK(reads(s, "once", "v3", 2), "%s: a flipped bit is seen and read again", name);
@@ -206,8 +209,10 @@ static void tokens(void)
 	token_fails(SKY_E_SYS, "invalid_grant", "service account that is not known");
 	write_key("key.json", "no pem", "robot@example");
 	token_fails(SKY_E_DATA, "PEM", "service account without a key");
-	snprintf(text, sizeof(text), "{\"type\":\"authorized_user\",\"client_id\":\"i\",\"client_secret\":\"s\",\"refresh_token\":"
-	         "\"refresh-me\",\"token_uri\":\"%s/token\"}", endpoint);
+	snprintf(text, sizeof(text),
+	         "{\"type\":\"authorized_user\",\"client_id\":\"i\",\"client_secret\":\"s\",\"refresh_token\":"
+	         "\"refresh-me\",\"token_uri\":\"%s/token\"}",
+	         endpoint);
 	t_write("user.json", text, strlen(text));
 	setenv("GOOGLE_APPLICATION_CREDENTIALS", t_path("user.json"), 1);
 	token_is("bearer-test", "authorized user");

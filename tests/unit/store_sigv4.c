@@ -11,28 +11,48 @@ struct vector {
 };
 
 static const struct vector vectors[] = {
-	{ "GET of a range", "GET", "/test.txt", { { NULL } }, { { "Range", "bytes=0-9" } }, "",
+	{ "GET of a range",
+	  "GET",
+	  "/test.txt",
+	  { { NULL } },
+	  { { "Range", "bytes=0-9" } },
+	  "",
 	  "7344ae5b7ee6c3e7e6b0fe0640412a37625d1fbfff95c48bbb2dc43964946972",
 	  "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41" },
-	{ "PUT of an odd name", "PUT", "/test$file.text", { { NULL } },
-	  { { "Date", "Fri, 24 May 2013 00:00:00 GMT" }, { "x-amz-storage-class", "REDUCED_REDUNDANCY" } }, "Welcome to Amazon S3.",
+	{ "PUT of an odd name",
+	  "PUT",
+	  "/test$file.text",
+	  { { NULL } },
+	  { { "Date", "Fri, 24 May 2013 00:00:00 GMT" }, { "x-amz-storage-class", "REDUCED_REDUNDANCY" } },
+	  "Welcome to Amazon S3.",
 	  "9e0e90d9c76de8fa5b200d8c849cd5b8dc7a3be3951ddb7f6a76b4158342019d",
 	  "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd" },
-	{ "GET of a parameter without a value", "GET", "/", { { "lifecycle", "" } }, { { NULL } }, "",
+	{ "GET of a parameter without a value",
+	  "GET",
+	  "/",
+	  { { "lifecycle", "" } },
+	  { { NULL } },
+	  "",
 	  "9766c798316ff2757b517bc739a67f6213b4ab36dd5da2f94eaebf79c77395ca",
 	  "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543" },
-	{ "GET of a listing", "GET", "/", { { "prefix", "J" }, { "max-keys", "2" } }, { { NULL } }, "",
+	{ "GET of a listing",
+	  "GET",
+	  "/",
+	  { { "prefix", "J" }, { "max-keys", "2" } },
+	  { { NULL } },
+	  "",
 	  "df57d21db20da04d7fa30298dd4488ba3a2b47ca3a489c74750e0f1e7df1b9b7",
 	  "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7" },
 };
 
 static void one_vector(const struct vector *v)
 {
-	struct sky_buf path = SKY_BUF_INIT(4096), query = SKY_BUF_INIT(4096), canon = SKY_BUF_INIT(4096), names = SKY_BUF_INIT(4096),
-	               auth = SKY_BUF_INIT(4096);
+	struct sky_buf path = SKY_BUF_INIT(4096), query = SKY_BUF_INIT(4096), canon = SKY_BUF_INIT(4096),
+		       names = SKY_BUF_INIT(4096), auth = SKY_BUF_INIT(4096);
 	struct sky_heads h = { .n = 0 };
 	char hash[65], hex[65], date[17], sig[65] = "";
-	struct sky_sig g = { &sky_sig_aws, v->method, NULL, NULL, &h, hash, ACCESS, SECRET, "us-east-1", "s3", 1369353600 };
+	struct sky_sig g = { &sky_sig_aws, v->method, NULL,        NULL, &h,        hash,
+		             ACCESS,       SECRET,    "us-east-1", "s3", 1369353600 };
 	uint8_t d[32];
 	int rc = 0, n = 0;
 
@@ -59,8 +79,8 @@ static void one_vector(const struct vector *v)
 	sky_hex(d, 32, hex);
 	T_STR(hex, v->canonical, "%s: canonical request", v->name);
 	T_STR(sig, v->signature, "%s: signature", v->name);
-	T_HAS(auth.ptr, "AWS4-HMAC-SHA256 Credential=" ACCESS "/20130524/us-east-1/s3/aws4_request, SignedHeaders=", "%s: field",
-	      v->name);
+	T_HAS(auth.ptr, "AWS4-HMAC-SHA256 Credential=" ACCESS "/20130524/us-east-1/s3/aws4_request, SignedHeaders=",
+	      "%s: field", v->name);
 	sky_heads_release(&h);
 	sky_buf_release(&path);
 	sky_buf_release(&query);
@@ -71,8 +91,11 @@ static void one_vector(const struct vector *v)
 
 static void pieces(void)
 {
-	const char *const pairs[][2] = { { "b", "2" }, { "a-b", "x y/z" }, { "a", "+" }, { "a", "!" }, { "gone", NULL }, { "c", "" } };
-	struct sky_sig g = { .style = &sky_sig_aws, .secret = SECRET, .region = "us-east-1", .service = "s3", .when = 1369353600 };
+	const char *const pairs[][2] = { { "b", "2" }, { "a-b", "x y/z" }, { "a", "+" },
+		                         { "a", "!" }, { "gone", NULL },   { "c", "" } };
+	struct sky_sig g = {
+		.style = &sky_sig_aws, .secret = SECRET, .region = "us-east-1", .service = "s3", .when = 1369353600
+	};
 	struct sky_buf b = SKY_BUF_INIT(4096);
 	uint8_t key[32], raw[32];
 	char hex[65], text[64];
@@ -94,7 +117,8 @@ static void pieces(void)
 	sky_buf_release(&b);
 	T_I64(sky_base64((const uint8_t *)"\xe3\x06\x92\x83", 4, text, sizeof(text)), 0, "base64");
 	T_STR(text, "4waSgw==", "of the check value of CRC32C");
-	T_OK(sky_unbase64("4waSgw==", raw, 32, &n) == 0 && n == 4 && memcmp(raw, "\xe3\x06\x92\x83", 4) == 0, "and back");
+	T_OK(sky_unbase64("4waSgw==", raw, 32, &n) == 0 && n == 4 && memcmp(raw, "\xe3\x06\x92\x83", 4) == 0,
+	     "and back");
 	T_I64(sky_unbase64("4waS*w==", raw, 32, &n), -1, "a bad digit is refused");
 	T_I64(sky_unbase64("4waSgw==", raw, 3, &n), -1, "too long is refused");
 	T_I64(sky_iso_time("2013-05-24T00:00:00.000Z", &t), 0, "ISO time");

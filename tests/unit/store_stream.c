@@ -46,7 +46,8 @@ static struct blob pack_xz(const char *p, size_t n)
 {
 	struct blob b = { malloc(n + 1000), 0 };
 
-	if (lzma_easy_buffer_encode(1, LZMA_CHECK_CRC32, NULL, (const uint8_t *)p, n, (uint8_t *)b.p, &b.n, n + 1000) != LZMA_OK) {
+	if (lzma_easy_buffer_encode(1, LZMA_CHECK_CRC32, NULL, (const uint8_t *)p, n, (uint8_t *)b.p, &b.n,
+	                            n + 1000) != LZMA_OK) {
 		t_bail("xz");
 	}
 	return b;
