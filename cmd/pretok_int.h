@@ -105,7 +105,14 @@ int pretok_verify(int argc, char **argv, struct sky_err *err);
 int pretok_stats(int argc, char **argv, struct sky_err *err);
 int pretok_cat(int argc, char **argv, struct sky_err *err);
 int pretok_merge(int argc, char **argv, struct sky_err *err);
+int pretok_convert(int argc, char **argv, struct sky_err *err);
+int pretok_split(int argc, char **argv, struct sky_err *err);
+int pretok_sample(int argc, char **argv, struct sky_err *err);
+int pretok_shuffle(int argc, char **argv, struct sky_err *err);
+int pretok_dedup(int argc, char **argv, struct sky_err *err);
 extern const struct opt_row pretok_encode_rows[], pretok_decode_rows[], pretok_render_rows[], pretok_store_rows[],
-	pretok_cat_rows[], pretok_merge_rows[];
+	pretok_cat_rows[], pretok_merge_rows[], pretok_convert_rows[], pretok_split_rows[], pretok_sample_rows[],
+			pretok_shuffle_rows[],
+	pretok_dedup_rows[];
 
 #endif

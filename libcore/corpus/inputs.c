@@ -239,7 +239,8 @@ static int add_listing(struct list *l, const char *url, const struct sky_store_o
 	return rc;
 }
 
-int inputs_expand(const char *const *names, int64_t n_name, const struct sky_store_opt *store, struct input **v_p, int64_t *n_p,
+int inputs_expand(const char *const *names, int64_t n_name, const struct sky_store_opt *store, struct input **v_p,
+		int64_t *n_p,
                   struct sky_err *err)
 {
 	struct list l = { 0 };

@@ -59,7 +59,8 @@ int64_t count_lines(const char *p, size_t n);
 int put_json_line(struct sky_block *b, const char *p, size_t n, struct sky_err *err) SKY_MUST_CHECK;
 
 /* inputs.c: expands what the user named. */
-int inputs_expand(const char *const *names, int64_t n_name, const struct sky_store_opt *store, struct input **v_p, int64_t *n_p,
+int inputs_expand(const char *const *names, int64_t n_name, const struct sky_store_opt *store, struct input **v_p,
+		int64_t *n_p,
 		struct sky_err *err) SKY_MUST_CHECK;
 void inputs_free(struct input *v, int64_t n);
 /* Format by suffix (compression suffixes stripped); SKY_IN_AUTO when it tells nothing. */

@@ -72,7 +72,8 @@ static int tar_open(struct source *s, struct sky_err *err)
 	if (!t->in || !t->a) {
 		return sky_fail_mem(err, "reading %s", s->in->name);
 	}
-	if (archive_read_support_format_tar(t->a) != ARCHIVE_OK || archive_read_open(t->a, t, NULL, feed, NULL) != ARCHIVE_OK) {
+	if (archive_read_support_format_tar(t->a) != ARCHIVE_OK || archive_read_open(t->a, t, NULL, feed,
+			NULL) != ARCHIVE_OK) {
 		return damaged(t, err);
 	}
 	return 0;
@@ -174,7 +175,8 @@ static int read_member(struct tar *t, struct sky_buf *to, const char *name, stru
 		n = rc ? 0 : archive_read_data(t->a, to->ptr + to->n, 1u << 16);
 		to->n += n > 0 ? (size_t)n : 0;
 		if (rc == SKY_E_LIMIT || to->n > source_max_line(t->s)) {
-			return sky_fail(err, SKY_E_LIMIT, "%s: member %s is longer than %llu bytes (--max-line)", t->s->in->name, name,
+			return sky_fail(err, SKY_E_LIMIT, "%s: member %s is longer than %llu bytes (--max-line)",
+					t->s->in->name, name,
 					(unsigned long long)source_max_line(t->s));
 		}
 	}
@@ -236,7 +238,8 @@ static int tar_next(struct source *s, struct sky_block **b_p, struct sky_err *er
 			t->ended = true;
 			rc = put_sample(t, b, err);
 			if (t->n_zero < 1024 && s->opt->warn) {
-				s->opt->warn(s->opt->note_ctx, s->in->name, "the tar archive has no end blocks; is it whole?");
+				s->opt->warn(s->opt->note_ctx, s->in->name,
+						"the tar archive has no end blocks; is it whole?");
 			}
 		} else {
 			rc = got == ARCHIVE_OK || got == ARCHIVE_WARN ? take_member(t, e, b, err) : damaged(t, err);

@@ -85,6 +85,46 @@ int sky_tokens_commit(struct sky_tokens_out *o, const char *extra, struct sky_er
 /* Gives up: the work is kept when it has a checkpoint to resume from, else removed. */
 void sky_tokens_abort(struct sky_tokens_out *o);
 
+/* ---- other formats, row by row ----
+ * What the formats do not say must be told: the width of bare arrays, the id that separates documents. */
+enum sky_tokens_format {
+	SKY_TF_AUTO, SKY_TF_TOKENS /* ours and Megatron's */, SKY_TF_DATATROVE, SKY_TF_MDS, SKY_TF_DOLMA, SKY_TF_LLMC,
+			SKY_TF_ARROW,
+	SKY_TF_JSONL, SKY_TF_LITDATA,
+};
+int sky_tokens_format_parse(const char *name, enum sky_tokens_format *f_p, struct sky_err *err) SKY_MUST_CHECK;
+struct sky_exchange_opt {
+	enum sky_tokens_format format;
+	int width;              /* bytes of an id where nothing tells: dolma without its csv, MDS of bare bytes; 0: unknown */
+	int64_t eod;            /* id between documents (llm.c, dolma without its csv); −1: unknown */
+	const char *column;     /* MDS: column of tokens; NULL: "tokens", else "input_ids" */
+	const char *tokenizer;  /* name for datatrove's metadata */
+	unsigned out_flags;     /* SKY_OUT_* */
+	int with_mask, dtype_bytes;     /* output */
+	uint64_t shard_bytes;   /* output in shards (MDS, Arrow); 0: the format's own custom */
+};
+/* Arrow and JSON lines are not read here: they are rows of a corpus (schema tokens). */
+struct sky_tokens_src;
+int sky_tokens_src_open(const char *path, const struct sky_exchange_opt *opt, struct sky_tokens_src **s_p,
+		struct sky_err *err) SKY_MUST_CHECK;
+/* Next row; views until the next call. *mask_p is NULL where the format has none. SKY_EOF behind the last. */
+int sky_tokens_src_next(struct sky_tokens_src *s, const int32_t **ids_p, const uint8_t **mask_p, int64_t *n_p,
+		struct sky_err *err) SKY_MUST_CHECK;
+/* Bytes of an id as the source stores them, where that is known; else 4. */
+int sky_tokens_src_width(const struct sky_tokens_src *s);
+void sky_tokens_src_close(struct sky_tokens_src *s);
+
+/* Nothing is visible under the final name before _commit. datatrove, dolma, llm.c and JSON lines: a file (and files beside
+ * it); MDS and Arrow: a folder that must not exist. */
+struct sky_tokens_dst;
+int sky_tokens_dst_open(const char *path, const struct sky_exchange_opt *opt, struct sky_tokens_dst **d_p,
+		struct sky_err *err) SKY_MUST_CHECK;
+/* mask NULL: all trained but the first. */
+int sky_tokens_dst_add(struct sky_tokens_dst *d, const int32_t *ids, const uint8_t *mask, int64_t n,
+		struct sky_err *err) SKY_MUST_CHECK;
+int sky_tokens_dst_commit(struct sky_tokens_dst *d, struct sky_err *err) SKY_MUST_CHECK;       /* frees d, also on failure */
+void sky_tokens_dst_abort(struct sky_tokens_dst *d);
+
 #ifdef __cplusplus
 }
 #endif

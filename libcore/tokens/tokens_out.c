@@ -42,7 +42,8 @@ static int is_ours(const char *json, struct sky_err *err)
 	if (n < 0) {
 		return (int)n;
 	}
-	return !strcmp(have, head) ? 0 : sky_fail(err, SKY_E_USAGE, "%s: exists and is no manifest of a token dataset; it is not "
+	return !strcmp(have, head) ? 0 : sky_fail(err, SKY_E_USAGE,
+			"%s: exists and is no manifest of a token dataset; it is not "
 						  "replaced, choose another name", json);
 }
 
