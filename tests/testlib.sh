@@ -174,15 +174,16 @@ t_done() {
 
 # ---- prerequisites: t_has is a condition, t_need skips the whole script
 
-# t_has cmd NAME | shared PATH | py MODULE… | file PATH | inject | user
+# t_has cmd NAME | shared PATH | py MODULE… | file PATH | inject | user (not root) | native (not under valgrind)
 t_has() {
 	case $1 in
 	cmd) command -v "$2" >/dev/null 2>&1 ;;
 	shared) test -e "$T_SHARED/$2" ;;
 	file) test -e "$2" ;;
 	py) t_what=$1; shift; t_py -c "import $(echo "$@" | tr ' ' ',')" >/dev/null 2>&1 ;;
-	inject) test -e "$T_BUILD/tests/inject/inject.so" && test -z "${T_SANITIZERS-}" ;;
+	inject) test -e "$T_BUILD/tests/inject/inject.so" && test -z "${T_SANITIZERS-}$t_valgrind" ;;
 	user) test "$(id -u)" -ne 0 ;;
+	native) test -z "$t_valgrind" ;;
 	*) echo "Bail out! t_has: unknown prerequisite $1" >&3; exit 99 ;;
 	esac
 }
