@@ -149,7 +149,9 @@ static int plain(struct chunk *k, const uint8_t *p, size_t n_in, int64_t n)
 	if ((uint64_t)n > n_in / (unsigned)v->width) {
 		return damaged(k, "values are missing");
 	}
-	memcpy(v->fixed + v->n_value * v->width, p, (size_t)n * (unsigned)v->width);
+	if (n > 0) {
+		memcpy(v->fixed + v->n_value * v->width, p, (size_t)n * (unsigned)v->width);
+	}
 	return 0;
 }
 

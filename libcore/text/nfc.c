@@ -92,7 +92,7 @@ static int is_primary(uint32_t c)
 	int yes;
 
 	same = utf8proc_NFC(text);
-	yes = same && memcmp(same, text, n + 1) == 0;
+	yes = same && strlen((const char *)same) == n && memcmp(same, text, n) == 0;
 	free(same);
 	return yes;
 }
