@@ -285,12 +285,11 @@ static void test_allocations(const struct kn_ops *ops)
 	dev_close(&dev);
 }
 
-static void test_backend(const struct kn_ops *ops, const char *name)
+static void test_backend(const struct kn_ops *ops, const char *dir, const char *name)
 {
 	static const int threads[] = { 1, 2, 3 };
-	char dir[T_PATH_MAX], what[128];
+	char what[128];
 
-	snprintf(dir, sizeof dir, "%s/%s", t_src("tests/parity/models"), name);
 	for (int t = 0; t < 2; t++) {
 		enum kn_dtype type = t ? KN_BF16 : KN_F32;
 		struct data d = { .ids = NULL };
@@ -323,20 +322,59 @@ static void test_backend(const struct kn_ops *ops, const char *name)
 	}
 }
 
+/* Random weights in shapes that fill the blocks of the products, with edges: the tiny models fit into
+ * one. */
+static const char *make_medium(void)
+{
+	static const char config[] =
+		"{\"architectures\":[\"Qwen3ForCausalLM\"],\"model_type\":\"qwen3\",\"vocab_size\":1003,"
+		"\"hidden_size\":200,\"num_hidden_layers\":2,\"num_attention_heads\":6,\"num_key_value_heads\":2,"
+		"\"head_dim\":40,\"intermediate_size\":516,\"max_position_embeddings\":256,\"rms_norm_eps\":1e-6,"
+		"\"initializer_range\":0.1,\"rope_theta\":10000}";
+	const char *from = t_path("medium-config"), *dir = t_path("medium");
+	struct sky_err err;
+
+	if (mkdir(from, 0777) != 0) {
+		t_bail("mkdir %s", from);
+	}
+	t_write("medium-config/config.json", config, sizeof config - 1);
+	if (sky_model_init(from, dir, 1, 0, &err) < 0) {
+		t_bail("%s", err.msg);
+	}
+	return dir;
+}
+
 int main(void)
 {
 	static const char *const models[] = { "llama", "qwen2", "qwen3" };
-	const struct kn_ops *const backends[] = { kn_ref_ops(), kn_cpu_ops() };
+	static const char *const isa[] = { "base", "avx2", "avx512", "avx512bf16" };
+	char dir[3][T_PATH_MAX], medium[T_PATH_MAX], name[64];
+	kn_dev *dev;
 
-	for (size_t k = 0; k < 2; k++) {
-		for (size_t i = 0; backends[k] && i < 3; i++) {
-			test_backend(backends[k], models[i]);
+	snprintf(medium, sizeof medium, "%s", make_medium());
+	for (int i = 0; i < 3; i++) {
+		snprintf(dir[i], sizeof dir[i], "%s/%s", t_src("tests/parity/models"), models[i]);
+		test_backend(kn_ref_ops(), dir[i], models[i]);
+	}
+	test_allocations(kn_ref_ops());
+	for (int k = 0; k < 4; k++) { /* every instruction set that this processor has */
+		setenv("SKYRL_TEST_ISA", isa[k], 1);
+		if (!kn_cpu_ops() || kn_cpu_ops()->open(0, 1, &dev) != 0) {
+			t_skip("no %s on this processor", isa[k]);
+			continue;
 		}
-		if (backends[k]) {
-			test_allocations(backends[k]);
-		} else {
-			t_skip("no such backend on this processor");
-		}
+		kn_cpu_ops()->close(dev);
+		snprintf(name, sizeof name, "%s, medium", isa[k]);
+		test_backend(kn_cpu_ops(), medium, name);
+		snprintf(name, sizeof name, "%s, llama", isa[k]);
+		test_backend(kn_cpu_ops(), dir[0], name);
+	}
+	unsetenv("SKYRL_TEST_ISA");
+	for (int i = 1; kn_cpu_ops() && i < 3; i++) {
+		test_backend(kn_cpu_ops(), dir[i], models[i]);
+	}
+	if (kn_cpu_ops()) {
+		test_allocations(kn_cpu_ops());
 	}
 	return t_done();
 }
