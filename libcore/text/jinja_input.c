@@ -168,50 +168,79 @@ static uint32_t escape(struct reader *r, char *out)
 	return ju_put(out, 0x10000 + (((uint32_t)hi - 0xd800) << 10) + ((uint32_t)lo - 0xdc00));
 }
 
-static struct jv read_string(struct reader *r, uint32_t org)
+/* First byte from i on that ends a run of plain text in a string: quote, backslash, control character; n when there is
+ * none. Eight bytes a step: the usual tests for a zero byte, a byte below 32, on a 64-bit word. */
+static size_t plain_run(const char *p, size_t i, size_t n)
 {
-	size_t from = ++r->i, n = 0;
-	const char *end;
-	char *out;
+	const uint64_t ones = 0x0101010101010101ull, tops = 0x8080808080808080ull;
 
-	for (;; r->i++) {
-		if (r->i >= r->n || (uint8_t)r->p[r->i] < 0x20) {
-			return bad(r, r->i >= r->n ? "the string is not closed" : "a control character in a string");
-		}
-		if (r->p[r->i] == '"') {
-			return ji_str(r->in, r->p + from, r->i++ - from, org);          /* a view: most strings have no escapes */
-		}
-		if (r->p[r->i] == '\\') {
+	for (; i + 8 <= n; i += 8) {
+		uint64_t w, q, b;
+
+		memcpy(&w, p + i, 8);
+		q = w ^ ones * '"';
+		b = w ^ ones * '\\';
+		if ((((q - ones) & ~q) | ((b - ones) & ~b) | ((w - ones * 0x20) & ~w)) & tops) {
 			break;
 		}
 	}
-	/* at most as long as the rest up to the closing quote */
-	for (end = r->p + r->i; end < r->p + r->n && *end != '"'; end += *end == '\\' ? 2 : 1) {
+	while (i < n && p[i] != '"' && p[i] != '\\' && (uint8_t)p[i] >= 0x20) {
+		i++;
 	}
-	if (end >= r->p + r->n) {
-		return bad(r, "the string is not closed");
+	return i;
+}
+
+static struct jv read_string(struct reader *r, uint32_t org)
+{
+	size_t from = ++r->i, n = 0, end;
+	char *out;
+
+	r->i = plain_run(r->p, r->i, r->n);
+	if (r->i >= r->n || (uint8_t)r->p[r->i] < 0x20) {
+		return bad(r, r->i >= r->n ? "the string is not closed" : "a control character in a string");
 	}
-	out = ji_alloc(r->in, (size_t)(end - (r->p + from)) + 4);
+	if (r->p[r->i] == '"') {
+		return ji_str(r->in, r->p + from, r->i++ - from, org);          /* a view: most strings have no escapes */
+	}
+	/* no longer than the rest up to the closing quote, the first with an even number of backslashes before it */
+	for (end = r->i;; end++) {
+		const char *q = end < r->n ? memchr(r->p + end, '"', r->n - end) : NULL;
+		size_t slashes = 0;
+
+		if (!q) {
+			return bad(r, "the string is not closed");
+		}
+		end = (size_t)(q - r->p);
+		while (r->p[end - 1 - slashes] == '\\') {
+			slashes++;
+		}
+		if (slashes % 2 == 0) {
+			break;
+		}
+	}
+	out = ji_alloc(r->in, end - from + 4);
 	if (!out) {
 		return jv_undef(NULL);
 	}
 	n = r->i - from;
 	memcpy(out, r->p + from, n);
-	while (r->p[r->i] != '"') {
-		if ((uint8_t)r->p[r->i] < 0x20) {
-			return bad(r, "a control character in a string");
-		}
-		if (r->p[r->i] != '\\') {
-			out[n++] = r->p[r->i++];
-			continue;
-		}
-		r->i++;
-		uint32_t k = escape(r, out + n);
+	while (r->p[r->i] == '\\') {
+		size_t run;
+		uint32_t k;
 
+		r->i++;
+		k = escape(r, out + n);
 		if (k == 0) {
 			return bad(r, "a bad escape or a lone surrogate in a string");
 		}
 		n += k;
+		run = plain_run(r->p, r->i, r->n);
+		memcpy(out + n, r->p + r->i, run - r->i);
+		n += run - r->i;
+		r->i = run;
+	}
+	if (r->p[r->i] != '"') {
+		return bad(r, "a control character in a string");
 	}
 	r->i++;
 	return ji_str(r->in, out, n, org);

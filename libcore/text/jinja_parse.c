@@ -30,12 +30,17 @@ void *jtree_alloc(struct jtree *t, size_t n)
 
 uint32_t jhash(const char *p, size_t n)
 {
-	uint32_t h = 2166136261u ^ (uint32_t)n;
+	uint64_t h = 0x9e3779b97f4a7c15ull ^ n, w;
 
-	for (size_t i = 0; i < n; i++) {
-		h = (h ^ (uint8_t)p[i]) * 16777619u;
+	for (; n >= 8; n -= 8, p += 8) {
+		memcpy(&w, p, 8);
+		h = (h ^ w) * 0xff51afd7ed558ccdull;
+		h ^= h >> 32;
 	}
-	return h;
+	w = 0;
+	memcpy(&w, p, n);
+	h = (h ^ w) * 0xff51afd7ed558ccdull;
+	return (uint32_t)(h ^ h >> 32);
 }
 
 const struct jname *jtree_find(const struct jtree *t, const char *p, size_t n)

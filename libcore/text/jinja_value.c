@@ -396,10 +396,8 @@ const struct jv *jdict_find(const struct jdict *m, const struct jstr *s, uint32_
 	return NULL;
 }
 
-const struct jv *jdict_get(const struct jdict *m, struct jv key)
+static const struct jv *get_hashed(const struct jdict *m, struct jv key, uint32_t hash)
 {
-	uint32_t hash = key_hash(key);
-
 	if (key.t == JT_STR) {
 		return jdict_find(m, key.u.s, hash);
 	}
@@ -410,6 +408,11 @@ const struct jv *jdict_get(const struct jdict *m, struct jv key)
 		}
 	}
 	return NULL;
+}
+
+const struct jv *jdict_get(const struct jdict *m, struct jv key)
+{
+	return get_hashed(m, key, key_hash(key));
 }
 
 static bool index_dict(struct ji *in, struct jdict *m)
@@ -461,12 +464,10 @@ bool ji_hashable(struct ji *in, struct jv key)
 
 bool ji_dict_set(struct ji *in, struct jdict *m, struct jv key, struct jv v)
 {
-	struct jv *old = (struct jv *)jdict_get(m, key);
+	uint32_t hash = key_hash(key);
+	struct jv *old = (struct jv *)get_hashed(m, key, hash);
 
-	if (in->rc) {
-		return false;
-	}
-	if (!ji_hashable(in, key)) {
+	if (in->rc || (key.t != JT_STR && !ji_hashable(in, key))) {
 		return false;
 	}
 	if (old) {
@@ -486,7 +487,7 @@ bool ji_dict_set(struct ji *in, struct jdict *m, struct jv key, struct jv v)
 		m->e = e;
 		m->cap = cap;
 	}
-	m->e[m->n++] = (struct jent){ key, v, key_hash(key) };
+	m->e[m->n++] = (struct jent){ key, v, hash };
 	return m->n < 16 ? true : index_dict(in, m);
 }
 
