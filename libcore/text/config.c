@@ -473,24 +473,17 @@ static bool listed_already(const struct sky_tokenizer *t, const struct tok_added
 }
 
 /* A token that the model's vocabulary lacks, stored as decode writes it. */
-static int store_added(struct sky_tokenizer *t, const struct tok_added *a, struct sky_err *err)
+int tok_store_added(struct sky_tokenizer *t, const char *text, size_t n, uint32_t id, struct sky_err *err)
 {
-	char *bytes;
-	int64_t k = -1;
+	char *bytes = malloc(n + 1);
+	int64_t k;
 	int rc;
 
-	if (a->id < t->vocab.n_id && t->vocab.tok[a->id].len != TOK_NO_LEN) {
-		return sky_fail(err, SKY_E_DATA, "\"%s\" gets id %u, which another token of the vocabulary has", a->text, a->id);
-	}
-	bytes = malloc(a->n + 1);
 	if (!bytes) {
 		return sky_fail_mem(err, "added tokens");
 	}
-	if (t->byte_level) {
-		k = tok_unmap(a->text, a->n, bytes);
-	}
-	rc = k < 0 ? tok_vocab_add(&t->vocab, a->text, a->n, a->id, TOK_FOREIGN, err) :
-	             tok_vocab_add(&t->vocab, bytes, (size_t)k, a->id, 0, err);
+	k = t->byte_level ? tok_unmap(text, n, bytes) : -1;
+	rc = k < 0 ? tok_vocab_add(&t->vocab, text, n, id, TOK_FOREIGN, err) : tok_vocab_add(&t->vocab, bytes, (size_t)k, id, 0, err);
 	free(bytes);
 	return rc;
 }
@@ -509,7 +502,10 @@ int tok_add_added(struct sky_tokenizer *t, struct tok_added *a, int64_t want, st
 	t->next_added = t->next_added < t->vocab.n_token ? t->vocab.n_token : t->next_added;
 	if (a->id == TOK_NO_ID) {
 		a->id = t->next_added;
-		rc = store_added(t, a, err);
+		if (a->id < t->vocab.n_id && t->vocab.tok[a->id].len != TOK_NO_LEN) {
+			rc = sky_fail(err, SKY_E_DATA, "\"%s\" gets id %u, which another token of the vocabulary has", a->text, a->id);
+		}
+		rc = rc < 0 ? rc : tok_store_added(t, a->text, a->n, a->id, err);
 	}
 	if (rc < 0) {
 		free(a->text);

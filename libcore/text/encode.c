@@ -206,7 +206,7 @@ int sky_encode_offsets(struct sky_encoder *e, const char *text, size_t n, unsign
 
 /* ---- what loading derives at its end ---- */
 
-/* Added tokens that are looked for in normalized text are normalized themselves. */
+/* Added tokens that are looked for in normalized text are normalized themselves, and that is what decoding gives. */
 static int set_match(struct sky_tokenizer *t, struct sky_encoder *e, struct tok_added *a, struct sky_err *err)
 {
 	const uint8_t *p = (const uint8_t *)a->text;
@@ -225,6 +225,9 @@ static int set_match(struct sky_tokenizer *t, struct sky_encoder *e, struct tok_
 			memcpy(a->match, p, n);
 		}
 		a->n_match = n;
+	}
+	if (rc == 0 && (n != a->n || memcmp(a->match, a->text, n) != 0) && !(t->vocab.tok[a->id].flag & TOK_MODEL)) {
+		rc = tok_store_added(t, a->match, n, a->id, err);
 	}
 	return rc;
 }

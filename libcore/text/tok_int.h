@@ -298,6 +298,7 @@ int tok_config_parts(struct sky_tokenizer *t, const struct sky_jnode *norm, cons
                      const struct sky_jnode *post, const struct sky_jnode *dec, struct sky_err *err) SKY_MUST_CHECK;
 int tok_config_added(struct sky_tokenizer *t, const struct sky_jnode *list, struct sky_err *err) SKY_MUST_CHECK;
 int tok_add_added(struct sky_tokenizer *t, struct tok_added *a, int64_t want, struct sky_err *err) SKY_MUST_CHECK;
+int tok_store_added(struct sky_tokenizer *t, const char *text, size_t n, uint32_t id, struct sky_err *err) SKY_MUST_CHECK;
 /* Id of a token as the file spells it, in the model's vocabulary; TOK_NO_ID when it has none. */
 uint32_t tok_find_spelled(const struct sky_tokenizer *t, const char *s, size_t n);
 int tok_warn(struct sky_tokenizer *t, struct sky_err *err, const char *fmt, ...) SKY_PRINTF(3, 4) SKY_MUST_CHECK;
