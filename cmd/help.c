@@ -124,7 +124,7 @@ int help_print(struct sky_err *err)
 
 		if (row->type == OPT_T_HEAD) {
 			rc = cmd_outf(err, "\n%s\n", row->name);
-		} else if (!(row->flags & OPT_HIDDEN)) {
+		} else if (!(row->flags & OPT_HIDDEN) && opt_find(row->name) == i) {    /* not one that a subcommand replaced */
 			rc = i == 0 ? cmd_outs("\nOptions\n", err) : 0;
 			rc = rc < 0 ? rc : print_option(row, err);
 		}

@@ -16,6 +16,7 @@ items() {
 
 for prog in $programs; do
 	page=$T_SRC/man/$prog.1
+	# --version N of skyrl-delta's subcommands is a version of weights; -V stays
 	t_ok "$prog: no name or letter stands twice in a table" '
 		$prog --dump-options >dump && jsonq -t dump .type .sub .letter .name .common >table &&
 		awk -F "\t" "
@@ -23,7 +24,7 @@ for prog in $programs; do
 			\$1 != \"option\" { next }
 			{ names[1] = \"--\" \$4; names[2] = \$3 == \"\" ? \"\" : \"-\" \$3
 			  for (i = 1; i <= 2; i++) if (names[i] != \"\") {
-				if (names[i] in common || (\$2 SUBSEP names[i]) in seen) { print \$2, names[i]; bad = 1 }
+				if ((names[i] in common && names[i] != \"--version\") || (\$2 SUBSEP names[i]) in seen) { print \$2, names[i]; bad = 1 }
 				seen[\$2, names[i]] = 1 } }
 			END { exit bad }" table
 	'
@@ -44,6 +45,31 @@ for prog in $programs; do
 		done >bad && t_none bad
 	'
 done
+# Commands of examples: those of --help, and lines of the pages that begin with a program or hold one behind a pipe.
+commands() {
+	for prog in $programs; do
+		{ $prog --help; $prog --dump-options | sed -n 's/.*"type":"sub","v":1,"name":"\([^"]*\)".*/\1/p' | while read -r sub; do $prog "$sub" --help; done; } |
+			sed -n 's/^example: //p'
+	done
+	find "$T_SRC/man" -name '*.[157]' -exec cat {} + | awk '/^\.Sh EXAMPLES/ { on = 1; next } /^\.Sh/ { on = 0 } on' | sed 's/^\.Dl //'
+}
+t_ok 'examples use options that exist' '
+	for prog in $programs; do
+		$prog --dump-options >dump && jsonq -t dump .type .name .letter |
+			awk -F "\t" -v p=$prog "\$1 == \"option\" { print p, \"--\" \$2; print p, \"--no-\" \$2; if (\$3 != \"\") print p, \"-\" \$3 }"
+	done >known &&
+	commands | tr "|;&" "\n\n\n" >segments && test "$(wc -l <segments)" -gt 10 &&
+	awk "NR == FNR { known[\$0] = 1; next }
+		{
+			prog = \"\"
+			for (i = 1; i <= NF; i++) {
+				if (\$i ~ /^skyrl(-[a-z]+)?\$/) prog = \$i == \"skyrl\" && \$(i + 1) ~ /^[a-z]+\$/ ? \"skyrl-\" \$(i + 1) : \$i
+				word = \$i; sub(/=.*/, \"\", word)
+				if (prog != \"\" && word ~ /^--[a-z]/ && !((prog \" \" word) in known)) { print prog \": \" word \" in: \" \$0; bad = 1 }
+			}
+		}
+		END { exit bad }" known segments
+'
 t_ok 'common options are in skyrl(1)' '
 	skyrl --dump-options >dump && jsonq -t dump .type .letter .name .common |
 		awk -F "\t" "\$1 == \"option\" && \$4 == \"true\" { print (\$2 == \"\" ? \"\" : \" -\" \$2) \" --\" \$3 }" | sort >want &&
