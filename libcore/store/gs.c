@@ -144,6 +144,9 @@ static int gs_build(struct sky_call *c, struct sky_try *t, struct sky_err *err)
 	} else if (r->range) {
 		rc = sky_heads_add(&t->heads, err, "range", "bytes=%llu-", (unsigned long long)r->off);
 	}
+	if (rc == 0 && (r->n_room > 0 || r->range)) {
+		rc = sky_heads_add(&t->heads, err, "accept-encoding", "gzip");  /* the bytes as they are stored */
+	}
 	if (rc == 0 && r->type) {
 		rc = sky_heads_add(&t->heads, err, "content-type", "%s", r->type);
 	}

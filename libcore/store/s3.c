@@ -4,6 +4,7 @@
 #include "store/s3_int.h"
 #include "store/xml_int.h"
 
+#define SKEW_S          300.0           /* clocks that differ more are an explanation for 403 */
 #define SIGNED_BODY_MAX (256u << 10)    /* over plain http, bodies up to this are hashed into the signature */
 
 const struct s3_dialect s3_dialect_aws = { "s3", &sky_sig_aws, "x-amz-meta-skyrl-put", "x-amz-checksum-crc32c", 0 };
@@ -116,6 +117,9 @@ static int s3_build(struct sky_call *c, struct sky_try *t, struct sky_err *err)
 	rc = rc < 0 ? rc : sky_heads_add(&t->heads, err, "host", "%s", host);
 	for (int i = 0; rc == 0 && i < r->heads.n; i++) {
 		rc = sky_heads_add(&t->heads, err, r->heads.v[i].name, "%s", r->heads.v[i].value);
+	}
+	if (rc == 0 && r->s3->d->generations && strcmp(r->method, "GET") == 0) {
+		rc = sky_heads_add(&t->heads, err, "accept-encoding", "gzip");  /* the bytes as they are stored */
 	}
 	if (rc == 0 && r->whole && r->s3->d->checksum_crc32c && !r->s3->no_check) {
 		rc = sky_heads_add(&t->heads, err, "x-amz-checksum-mode", "ENABLED");
@@ -242,6 +246,20 @@ static int refused(struct s3_req *r, struct sky_try *t, struct sky_err *err)
 	}
 }
 
+/* The answer to a HEAD has no body that would tell the reason; these two are worth another try. */
+static void guess_code(struct s3_req *r, struct sky_try *t)
+{
+	double server, ours = sky_wall() + (double)r->s3->clock_off;
+	char date[64];
+
+	if (t->status == 403 && sky_try_head(t, "date", date, sizeof(date)) && sky_http_date(date, &server) == 0 &&
+	    (server - ours > SKEW_S || ours - server > SKEW_S)) {
+		snprintf(r->code, sizeof(r->code), "RequestTimeTooSkewed");
+	} else if (t->status == 400 && r->used.token[0]) {
+		snprintf(r->code, sizeof(r->code), "ExpiredToken");
+	}
+}
+
 static int judge_error(struct s3_req *r, struct sky_try *t, struct sky_err *err)
 {
 	static const char *const transient[] = { "RequestTimeout",
@@ -265,6 +283,9 @@ static int judge_error(struct s3_req *r, struct sky_try *t, struct sky_err *err)
 	};
 	int rc = 0;
 
+	if (!r->code[0] && strcmp(r->method, "HEAD") == 0) {
+		guess_code(r, t);
+	}
 	if (code_is(r, transient)) {
 		return again(r, t, err, "server could not do it now");
 	}

@@ -242,8 +242,14 @@ int s3_put(struct sky_store *s, const char *key, const void *p, uint64_t n, unsi
 	char id[33];
 	int ours, rc = s3_req_init(&r, s, "PUT", key, err);
 
+	if (rc == 0 && n > SKY_PART_MAX) {
+		rc = sky_fail(err, SKY_E_LIMIT, "%s: %llu bytes in one request; the stores take at most 5 GiB", r.what,
+		              (unsigned long long)n);
+	}
 	s3_make_id(id);
-	s3_req_body(&r, p, n);
+	if (rc == 0) {
+		s3_req_body(&r, p, n);
+	}
 	rc = rc < 0 ? rc : look_before(s, key, flags, tag_expect, err);
 	rc = rc < 0 ? rc : sky_heads_add(&r.heads, err, r.s3->d->meta_id, "%s", id);
 	rc = rc < 0 ? rc : s3_condition(&r, flags, tag_expect, err);
@@ -337,9 +343,7 @@ static int list_field(void *ctx, const char *path, const char *text, struct sky_
 		               sky_fail(err, SKY_E_DATA, "a listing answers <%s>", path);
 	}
 	leaf++;
-	if (strcmp(leaf, "EncodingType") == 0) {
-		g->url_encoded = strcmp(text, "url") == 0;
-	} else if (strcmp(leaf, "IsTruncated") == 0) {
+	if (strcmp(leaf, "IsTruncated") == 0) {
 		g->truncated = strcmp(text, "true") == 0;
 	} else if (strcmp(leaf, "NextContinuationToken") == 0) {
 		return keep(&g->token, text, err);
@@ -372,7 +376,10 @@ static int one_page(struct page *g, const char *prefix, unsigned flags, struct s
 	s3_req_query(&r, "delimiter", flags & SKY_LIST_SHALLOW ? "/" : NULL);
 	s3_req_query(&r, "continuation-token", token.n ? token.ptr : NULL);
 	rc = rc < 0 ? rc : s3_req_run(&r, err);
-	g->truncated = g->url_encoded = 0;
+	g->truncated = 0;
+	/* Known before the keys, wherever the server puts it. */
+	g->url_encoded = rc == 0 && r.c.t.answer.n > 0 &&
+	                 memmem(r.c.t.answer.ptr, r.c.t.answer.n, "<EncodingType>url<", 18) != NULL;
 	rc = rc < 0 ? rc : sky_xml_walk(r.c.t.answer.ptr ? r.c.t.answer.ptr : "", r.c.t.answer.n, list_field, g, err);
 	if (rc == 0 && g->truncated &&
 	    (g->token.n == 0 || (token.n == g->token.n && memcmp(token.ptr, g->token.ptr, token.n) == 0))) {

@@ -44,8 +44,9 @@ static void small_objects(struct sky_store *s, const char *name, unsigned caps)
 {
 	static const char *const odd[] = { "a b", "p+q",      "100%25",  "x=1&y",           "h#ash",
 		                           "q?",  "umläut/é", "dots..x", "semi;colon,comma" };
-	struct sky_object o;
+	struct sky_object o, *v = NULL;
 	struct sky_buf b = SKY_BUF_INIT(1000);
+	int64_t n = 0;
 
 	T_RC(sky_store_put(s, "small", "hello", 5, 0, NULL, &err), 0, &err, "%s: put", name);
 	T_OK(get_equals(s, "small", "hello", 5), "%s: get gives what was put", name);
@@ -64,6 +65,11 @@ static void small_objects(struct sky_store *s, const char *name, unsigned caps)
 		T_RC(sky_store_put(s, odd[i], odd[i], strlen(odd[i]), 0, NULL, &err), 0, &err, "%s: put of key %s",
 		     name, odd[i]);
 		T_OK(get_equals(s, odd[i], odd[i], strlen(odd[i])), "%s: get of key %s", name, odd[i]);
+		T_RC(sky_store_list(s, odd[i], 0, &v, &n, &err), 0, &err, "%s: list of key %s", name, odd[i]);
+		T_OK(n == 1 && strcmp(v[0].key, odd[i]) == 0, "%s: lists key %s as it is", name, odd[i]);
+		sky_objects_free(v, n);
+		v = NULL;
+		n = 0;
 		T_RC(sky_store_delete(s, odd[i], &err), 0, &err, "%s: delete of key %s", name, odd[i]);
 	}
 	T_RC(sky_store_put(s, "../x", "", 0, 0, NULL, &err), SKY_E_USAGE, &err, "%s: a key cannot leave the store",

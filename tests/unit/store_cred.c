@@ -217,6 +217,7 @@ static void session_end(void)
 {
 	struct sky_store_opt opt = { 0 };
 	struct sky_store_stats st;
+	struct sky_object o = { 0 };
 	struct sky_store *s;
 	char url[128], text[1024];
 
@@ -235,6 +236,10 @@ static void session_end(void)
 	T_RC(sky_store_put(s, "a", "2", 1, 0, NULL, &err), 0, &err, "put after the session's end");
 	sky_store_stats(s, &st);
 	T_I64(st.n_retry, 1, "took one more try");
+	server_get(port, "/-/set?token=LAST");
+	write_file("session", "LAST");
+	T_RC(sky_store_head(s, "a", &o, &err), 0, &err, "head after the session's end");
+	sky_object_release(&o);
 	sky_store_close(s);
 }
 

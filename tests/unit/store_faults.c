@@ -231,9 +231,24 @@ static void damaged_bodies(void)
 	sky_store_close(s);
 }
 
+/* A file that cannot be written is no fault of the server: said at once. */
+static void bad_sinks(void)
+{
+	struct sky_store *s = fresh(NULL);
+	int fd = open("/dev/null", O_RDONLY);
+	uint64_t n;
+
+	T_RC(sky_store_put(s, "obj", "abc", 3, 0, NULL, &err), 0, &err, "an object");
+	T_RC(sky_store_get_fd(s, "obj", fd, &n, &err), SKY_E_SYS, &err, "get into a file that is not open for writing");
+	T_I64(n_retry(s), 0, "is not tried again");
+	close(fd);
+	sky_store_close(s);
+}
+
 static void identity(void)
 {
 	struct sky_store *s = fresh(NULL);
+	struct sky_object o = { 0 };
 
 	T_RC(sky_store_put(s, "obj", "abc", 3, 0, NULL, &err), 0, &err, "an object");
 	server_get(port, "/-/set?skew=7200");
@@ -241,6 +256,11 @@ static void identity(void)
 	T_I64(n_retry(s), 1, "once");
 	T_OK(reads(s, "obj", "abc", 3), "and stays corrected");
 	T_I64(n_retry(s), 1, "without another try");
+	sky_store_close(s);
+	s = fresh(NULL);
+	server_get(port, "/-/set?skew=-7200");
+	T_RC(sky_store_head(s, "obj", &o, &err), 0, &err, "a clock that is off is corrected after a HEAD, too");
+	sky_object_release(&o);
 	sky_store_close(s);
 	s = fresh(NULL);
 	server_get(port, "/-/set?region=eu-test-1");
@@ -351,6 +371,7 @@ int main(void)
 	lost_answers();
 	failing_uploads();
 	damaged_bodies();
+	bad_sinks();
 	identity();
 	old_stores();
 	stalls();
