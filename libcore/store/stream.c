@@ -3,12 +3,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "store/store_int.h"
 
 #define IN_BYTES        (256u << 10)
-#define STORE_WINDOW    (32ull << 20)   /* read ahead from a store at once; parts of it travel in parallel */
+#define STORE_WINDOW    (16ull << 20)   /* read ahead from a store at once; parts of it travel in parallel */
 #define SNIFF_BYTES     10              /* what the longest signature needs */
 
 static const struct sky_codec *const codecs[] = { &sky_codec_gzip, &sky_codec_zstd, &sky_codec_xz, &sky_codec_bzip2 };
@@ -19,9 +21,10 @@ struct sky_stream {
 	struct sky_store *store;        /* or NULL */
 	char *key;
 	char tag[128];                  /* the object must stay the one we began */
-	uint64_t n_object, off_object;
-	struct sky_buf window;
+	uint64_t n_object, off_object;  /* off_object: end of what was handed over */
+	struct sky_buf window;          /* being read */
 	size_t window_at;
+	struct ahead *ahead;            /* fetches the next window meanwhile; NULL until the first read */
 	uint8_t *in;                    /* compressed bytes read and not yet used */
 	size_t in_at, n_in;
 	int eof;
@@ -49,25 +52,135 @@ static int64_t read_fd(struct sky_stream *s, void *p, size_t n, struct sky_err *
 	}
 }
 
-/* The next window of an object; checks that it is still the object that was opened. */
-static int fill_window(struct sky_stream *s, struct sky_err *err)
+/* A thread that fetches the window after the one that is being read. */
+struct ahead {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	struct sky_store *store;        /* borrowed from the stream, as are key, tag and name */
+	const char *key, *tag, *name;
+	uint64_t off, n_object;         /* off: of the next window to fetch */
+	struct sky_buf next;
+	int full, rc, stop;
+	struct sky_err err;
+};
+
+/* One window; after the last one, is the object still the one that was opened? */
+static int fetch_window(struct ahead *a, uint64_t off, struct sky_buf *to, struct sky_err *err)
 {
-	uint64_t n = s->n_object - s->off_object;
+	uint64_t n = a->n_object - off < STORE_WINDOW ? a->n_object - off : STORE_WINDOW;
 	struct sky_object o = { 0 };
 	int rc;
 
-	n = n < STORE_WINDOW ? n : STORE_WINDOW;
-	sky_buf_clear(&s->window);
-	s->window_at = 0;
-	rc = sky_store_get(s->store, s->key, s->off_object, n, &s->window, err);
-	if (rc == 0 && s->off_object + n == s->n_object && s->off_object > 0) {
-		rc = sky_store_head(s->store, s->key, &o, err);
-		if (rc == 0 && strcmp(o.tag, s->tag) != 0) {
-			rc = sky_fail(err, SKY_E_AGAIN, "%s: replaced while it was read; read it again", s->name);
+	sky_buf_clear(to);
+	rc = sky_store_get(a->store, a->key, off, n, to, err);
+	if (rc == 0 && off + n == a->n_object && off > 0) {
+		rc = sky_store_head(a->store, a->key, &o, err);
+		if (rc == 0 && strcmp(o.tag, a->tag) != 0) {
+			rc = sky_fail(err, SKY_E_AGAIN, "%s: replaced while it was read; read it again", a->name);
 		}
 		sky_object_release(&o);
 	}
-	s->off_object += n;
+	return rc;
+}
+
+static void *run_ahead(void *arg)
+{
+	struct ahead *a = arg;
+	struct sky_err err = { 0 };
+	int rc;
+
+	pthread_mutex_lock(&a->lock);
+	while (!a->stop && a->rc == 0 && a->off < a->n_object) {
+		if (a->full) {
+			pthread_cond_wait(&a->cond, &a->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&a->lock);
+		rc = fetch_window(a, a->off, &a->next, &err);
+		pthread_mutex_lock(&a->lock);
+		a->rc = rc;
+		a->err = err;
+		a->off += a->next.n;
+		a->full = rc == 0;
+		pthread_cond_broadcast(&a->cond);
+	}
+	pthread_mutex_unlock(&a->lock);
+	return NULL;
+}
+
+static int start_ahead(struct sky_stream *s, struct sky_err *err)
+{
+	struct ahead *a = calloc(1, sizeof(*a));
+	sigset_t all, old;
+	int rc;
+
+	if (!a) {
+		return sky_fail_mem(err, "%s", s->name);
+	}
+	a->store = s->store;
+	a->key = s->key;
+	a->tag = s->tag;
+	a->name = s->name;
+	a->n_object = s->n_object;
+	sky_buf_init(&a->next, STORE_WINDOW + 1);
+	pthread_mutex_init(&a->lock, NULL);
+	pthread_cond_init(&a->cond, NULL);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);       /* signals are the program's */
+	rc = pthread_create(&a->thread, NULL, run_ahead, a);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (rc != 0) {
+		free(a);
+		return sky_fail(err, SKY_E_LIMIT, "%s: no thread to read ahead: %s", s->name, strerror(rc));
+	}
+	s->ahead = a;
+	return 0;
+}
+
+static void stop_ahead(struct ahead *a)
+{
+	if (!a) {
+		return;
+	}
+	pthread_mutex_lock(&a->lock);
+	a->stop = 1;
+	pthread_cond_broadcast(&a->cond);
+	pthread_mutex_unlock(&a->lock);
+	pthread_join(a->thread, NULL);
+	pthread_mutex_destroy(&a->lock);
+	pthread_cond_destroy(&a->cond);
+	sky_buf_release(&a->next);
+	free(a);
+}
+
+/* Swaps in the next window. */
+static int fill_window(struct sky_stream *s, struct sky_err *err)
+{
+	struct sky_buf spent = s->window;
+	struct ahead *a;
+	int rc = s->ahead ? 0 : start_ahead(s, err);
+
+	if (rc < 0) {
+		return rc;
+	}
+	a = s->ahead;
+	pthread_mutex_lock(&a->lock);
+	while (!a->full && a->rc == 0) {
+		pthread_cond_wait(&a->cond, &a->lock);
+	}
+	rc = a->full ? 0 : a->rc;
+	if (rc == 0) {
+		s->window = a->next;
+		s->window_at = 0;
+		s->off_object += s->window.n;
+		a->next = spent;
+		a->full = 0;
+		pthread_cond_broadcast(&a->cond);
+	} else if (err) {
+		*err = a->err;
+	}
+	pthread_mutex_unlock(&a->lock);
 	return rc;
 }
 
@@ -334,6 +447,7 @@ void sky_stream_close(struct sky_stream *s)
 	if (s->own_fd && s->fd >= 0) {
 		close(s->fd);
 	}
+	stop_ahead(s->ahead);
 	sky_store_close(s->store);
 	sky_buf_release(&s->window);
 	free(s->key);

@@ -335,6 +335,49 @@ static void stopping(void)
 	sky_store_close(s);
 }
 
+/* A stream of an object that needs several windows, with a break in the middle; and one that is given up early. */
+static void streams(void)
+{
+	struct sky_store *s = fresh(NULL);
+	struct sky_store_opt so = {
+		.endpoint_url = endpoint, .part_bytes = 1u << 20, .n_parallel = 4, .timeout_s = 20
+	};
+	struct sky_stream_opt opt = { .store = &so };
+	struct sky_stream *st;
+	size_t n = 37u << 20, at = 0;
+	char *p = malloc(n), *buf = malloc(100000);
+	int64_t got;
+	int same = 1;
+
+	for (size_t i = 0; i < n; i++) {
+		p[i] = (char)(i * 131 + i / 4099);
+	}
+	T_RC(sky_store_put(s, "long", p, n, 0, NULL, &err), 0, &err, "a long object");
+	fault("mode=drop&method=GET&on=long&n=3&skip=7");
+	T_RC(sky_stream_open("s3://bucket/p/long", &opt, &st, &err), 0, &err, "is opened as a stream");
+	while ((got = sky_stream_read(st, buf, 100000, &err)) > 0) {
+		same &= memcmp(buf, p + at, (size_t)got) == 0;
+		at += (size_t)got;
+	}
+	T_RC((int)got, 0, &err, "and read to its end");
+	T_OK(same && at == n, "byte for byte");
+	sky_stream_close(st);
+	T_RC(sky_stream_open("s3://bucket/p/long", &opt, &st, &err), 0, &err, "a stream");
+	T_I64(sky_stream_read(st, buf, 1000, &err), 1000, "of which little is read");
+	sky_stream_close(st);
+	T_RC(sky_stream_open("s3://bucket/p/long", &opt, &st, &err), 0, &err, "a stream");
+	fault("mode=404&method=GET&n=100");
+	while ((got = sky_stream_read(st, buf, 100000, &err)) > 0) {
+		;
+	}
+	T_RC((int)got, SKY_E_MISSING, &err, "whose object is deleted meanwhile");
+	T_RC((int)sky_stream_read(st, buf, 1000, &err), SKY_E_MISSING, &err, "fails from then on");
+	sky_stream_close(st);
+	free(p);
+	free(buf);
+	sky_store_close(s);
+}
+
 static void slow(void)
 {
 	struct sky_store_opt opt = { .bw_limit = 4u << 20 };
@@ -376,6 +419,7 @@ int main(void)
 	old_stores();
 	stalls();
 	stopping();
+	streams();
 	slow();
 	server_stop_all();
 	return t_done();
