@@ -264,7 +264,8 @@ static int open_temp(struct sky_store *s, const char *key, unsigned flags, struc
 			break;
 		}
 	}
-	return rc == SKY_E_USAGE ? sky_lost_race(s, key, err) : rc;     /* of sky_out: the target exists */
+	/* Without leave to replace, sky_out says that the target exists. */
+	return rc == SKY_E_USAGE && flags & SKY_PUT_CREATE ? sky_lost_race(s, key, err) : rc;
 }
 
 /* Decides the condition and renames, all under the lock. */
@@ -293,7 +294,9 @@ static int publish(struct sky_store *s, const char *key, struct sky_out *out, un
 	}
 	if (rc == 0) {
 		rc = sky_out_commit(out, err);
-		rc = rc == SKY_E_USAGE ? sky_lost_race(s, key, err) : rc;       /* a writer that knows no lock */
+		if (rc == SKY_E_USAGE && flags & SKY_PUT_CREATE) {              /* a writer that knows no lock */
+			rc = sky_lost_race(s, key, err);
+		}
 	}
 	if (rc < 0) {
 		sky_out_abort(out);
@@ -373,14 +376,65 @@ static int is_hidden(const char *name)
 
 #define MAX_DEPTH 64
 
-/* Walks DIR (key prefix AT, ending in '/' or empty) and adds what begins with prefix. */
-static int walk(struct sky_store *s, const char *at, const char *prefix, unsigned flags, struct sky_listing *l,
-                int depth, struct sky_err *err)
+struct walk {
+	struct sky_store *s;
+	const char *prefix;
+	unsigned flags;
+	struct sky_listing *l;
+	int any;                /* only whether there is an object: stops at the first */
+};
+
+static int walk(struct walk *w, const char *at, int depth, struct sky_err *err);
+
+/* A folder of a shallow listing: one entry when any object is in it. */
+static int fold_folder(struct walk *w, const char *key, int depth, struct sky_err *err)
+{
+	struct sky_listing none = { 0 };
+	struct walk look = { w->s, key, 0, &none, 1 };
+	int rc = walk(&look, key, depth, err);
+
+	if (rc == 0 && none.n > 0) {
+		rc = sky_listing_add(w->l, key, strlen(key), 0, "", 0, err);
+	}
+	sky_listing_release(&none);
+	return rc;
+}
+
+/* What stands at KEY, which has room for one more byte. */
+static int walk_entry(struct walk *w, char *key, size_t n_key, int depth, struct sky_err *err)
+{
+	size_t n_prefix = strlen(w->prefix);
+	struct sky_object o = { .key = key };
+	char path[SKY_MAX_PATH];
+	struct stat st;
+	int rc = sky_path_join(path, sizeof(path), root_of(w->s), key, err);
+
+	if (rc < 0 || stat(path, &st) < 0) {
+		return rc;              /* deleted a moment ago */
+	}
+	if (S_ISDIR(st.st_mode)) {
+		key[n_key++] = '/';
+		key[n_key] = '\0';
+		if (strncmp(key, w->prefix, n_key < n_prefix ? n_key : n_prefix) != 0) {
+			return 0;
+		}
+		return w->flags & SKY_LIST_SHALLOW && n_key > n_prefix ? fold_folder(w, key, depth + 1, err) :
+		                                                         walk(w, key, depth + 1, err);
+	}
+	if (!S_ISREG(st.st_mode) || strncmp(key, w->prefix, n_prefix) != 0) {
+		return 0;
+	}
+	fill_object(&o, &st);
+	return sky_listing_add(w->l, key, n_key, o.bytes, o.tag, o.mtime, err);
+}
+
+/* Walks the folder of keys that begin with AT ("" or ending in '/') and adds what begins with the prefix. */
+static int walk(struct walk *w, const char *at, int depth, struct sky_err *err)
 {
 	char dir[SKY_MAX_PATH], key[SKY_MAX_PATH];
 	char **names = NULL;
-	size_t n = 0, n_prefix = strlen(prefix);
-	int rc = sky_path_join(dir, sizeof(dir), root_of(s), at[0] ? at : ".", err);
+	size_t n = 0;
+	int rc = sky_path_join(dir, sizeof(dir), root_of(w->s), at[0] ? at : ".", err);
 
 	if (rc == 0 && depth > MAX_DEPTH) {
 		rc = sky_fail(err, SKY_E_LIMIT, "%s: folders nest deeper than %d", dir, MAX_DEPTH);
@@ -391,34 +445,18 @@ static int walk(struct sky_store *s, const char *at, const char *prefix, unsigne
 			return 0;               /* a store that nobody wrote to yet is empty */
 		}
 	}
-	for (size_t i = 0; rc == 0 && i < n; i++) {
-		struct sky_object o = { 0 };
-		struct stat st;
+	for (size_t i = 0; rc == 0 && i < n && !(w->any && w->l->n > 0); i++) {
 		size_t n_key;
 
 		if (is_hidden(names[i])) {
 			continue;
 		}
 		n_key = (size_t)snprintf(key, sizeof(key) - 1, "%s%s", at, names[i]);
-		if (n_key >= sizeof(key) - 1) {
+		if (n_key >= sizeof(key) - 2) {
 			rc = sky_fail(err, SKY_E_LIMIT, "%s/%s: path too long", dir, names[i]);
 			break;
 		}
-		rc = sky_path_join(dir, sizeof(dir), root_of(s), key, err);
-		if (rc < 0 || stat(dir, &st) < 0) {
-			continue;               /* deleted a moment ago */
-		}
-		if (S_ISDIR(st.st_mode)) {
-			key[n_key++] = '/';
-			key[n_key] = '\0';
-			if (strncmp(key, prefix, n_key < n_prefix ? n_key : n_prefix) == 0) {
-				rc = walk(s, key, prefix, flags, l, depth + 1, err);
-			}
-		} else if (S_ISREG(st.st_mode) && strncmp(key, prefix, n_prefix) == 0) {
-			fill_object(&o, &st);
-			o.key = key;
-			rc = sky_listing_fold(l, prefix, flags, &o, err);
-		}
+		rc = walk_entry(w, key, n_key, depth, err);
 	}
 	sky_names_free(names, n);
 	return rc;
@@ -427,6 +465,7 @@ static int walk(struct sky_store *s, const char *at, const char *prefix, unsigne
 static int local_list(struct sky_store *s, const char *prefix, unsigned flags, struct sky_listing *l,
                       struct sky_err *err)
 {
+	struct walk w = { .s = s, .flags = flags, .l = l };
 	char at[SKY_MAX_PATH];
 	const char *slash = strrchr(prefix, '/');
 	size_t n = slash ? (size_t)(slash + 1 - prefix) : 0;
@@ -439,7 +478,8 @@ static int local_list(struct sky_store *s, const char *prefix, unsigned flags, s
 	}
 	memcpy(at, prefix, n);
 	at[n] = '\0';
-	return walk(s, at, prefix, flags, l, 0, err);
+	w.prefix = prefix;
+	return walk(&w, at, 0, err);
 }
 
 static int local_del(struct sky_store *s, const char *key, struct sky_err *err)

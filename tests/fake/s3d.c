@@ -361,11 +361,25 @@ static void stall(int fd)
 	poll(&pf, 1, STALL_S * 1000);           /* until the client has had enough */
 }
 
+/* BUCKET.localhost: the bucket stands in the host name; from here on it is in the path. */
+static void move_bucket(struct s3d_req *r, const char *host)
+{
+	const char *dot = strstr(host, ".localhost");
+	char path[sizeof(r->path)];
+
+	if (dot) {
+		snprintf(path, sizeof(path), "/%.*s%.3700s", (int)(dot - host), host, r->path);
+		memcpy(r->path, path, sizeof(path));
+	}
+}
+
 static int handle(struct s3d_req *r)
 {
 	char mode[24] = "";
 	struct s3d_fault *f;
 	const char *bad;
+
+	char host[256] = "";
 
 	pthread_mutex_lock(&s3d.lock);
 	if (!s3d_side_door(r)) {
@@ -377,6 +391,8 @@ static int handle(struct s3d_req *r)
 			if (bad) {
 				deny(r, bad);
 			} else if (strcmp(mode, "stall") != 0) {
+				s3d_head(r, "host", host, sizeof(host));
+				move_bucket(r, host);
 				s3d_serve(r);
 			}
 			after_work(r, mode);
