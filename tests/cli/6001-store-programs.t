@@ -19,6 +19,11 @@ fault() { # QUERY: what the server does wrong from now on
 		"$port" "$1" >/dev/null
 }
 
+fault_says() { # PATH: the answer of a control path
+	bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$1"; printf "GET /-/%s HTTP/1.1\r\nConnection: close\r\n\r\n" "$2" >&3; cat <&3' fault \
+		"$port" "$1" | tail -n 1
+}
+
 model() { # N DIR: the golden model after version N
 	mkdir -p "$2" && cp "$golden"/base/* "$2"/ && { test "$1" = 0 || cp "$golden/expected/v$1"/* "$2"/; }
 }
@@ -77,6 +82,29 @@ t_ok 'an unsigned request is refused by this server, a profile of files is taken
 	t_expect_code 1 skyrl-delta list --no-sign-request --store s3://bucket/run 2>err &&
 	mkdir -p "$HOME/.aws" && printf "[robot]\naws_access_key_id = test\naws_secret_access_key = secret\n" >"$HOME/.aws/credentials" &&
 	t_run env -u AWS_ACCESS_KEY_ID -u AWS_SECRET_ACCESS_KEY skyrl-delta list --profile robot --store s3://bucket/run
+'
+tensor_file() { # FILE MiB SOURCE: one bf16 tensor of random or zero bytes
+	n=$(($2 << 20))
+	h=$(printf '{"w":{"dtype":"BF16","shape":[%d],"data_offsets":[0,%d]}}' $((n / 2)) "$n")
+	while test $((${#h} % 8)) -ne 0; do h="$h "; done
+	{ printf "\\$(printf %03o ${#h})\\000\\000\\000\\000\\000\\000\\000%s" "$h" && head -c "$n" "$3"; } >"$1"
+}
+
+t_ok 'a publisher that is told to stop leaves no parts behind, and goes on later' '
+	mkdir big new && cp base/config.json big/ && cp base/config.json new/ &&
+	tensor_file big/model.safetensors 8 /dev/zero && tensor_file new/model.safetensors 8 /dev/urandom &&
+	fault reset &&
+	{ skyrl-delta publish --store s3://bucket/slow --state slow --base big --part-size 256KiB --bwlimit 1MiB new 2>err &
+	  pid=$!; } &&
+	i=0 && while test $i -lt 200; do
+		stats=$(fault_says stats); case $stats in *"uploads 0") ;; *) break ;; esac
+		i=$((i + 1)); sleep 0.05
+	done && test $i -lt 200 && kill -TERM $pid && { wait $pid; test $? -ne 0; } &&
+	fault_says stats | grep "uploads 0" &&
+	test -z "$(storecp list s3://bucket/slow | grep manifest)" &&
+	t_run skyrl-delta publish --store s3://bucket/slow --state slow --base big new &&
+	t_run skyrl-delta pull --store s3://bucket/slow --state sloth --base big &&
+	cmp sloth/weights/model.safetensors new/model.safetensors
 '
 exec 8>&-
 t_done
