@@ -446,6 +446,15 @@ static int from_container(struct sky_cred *c, struct sky_creds *out, struct sky_
 	return rc;
 }
 
+/* A number above 0 from the environment, at most 300. */
+static double env_number(const char *name, double def)
+{
+	struct sky_err quiet;
+	double v;
+
+	return env(name) && sky_parse_f64(env(name), &v, &quiet) == 0 && v >= 1 && v <= 300 ? v : def;
+}
+
 /* One request to the instance metadata, version 2. */
 static int imds(const char *method, const char *path, const char *token, struct sky_buf *answer, struct sky_err *err)
 {
@@ -455,8 +464,8 @@ static int imds(const char *method, const char *path, const char *token, struct 
 	struct sky_ask q = { .what = "instance metadata (IMDSv2)",
 		             .method = method,
 		             .url = url,
-		             .timeout_s = IMDS_TIMEOUT_S,
-		             .n_tries = 2 };
+		             .timeout_s = env_number("AWS_METADATA_SERVICE_TIMEOUT", IMDS_TIMEOUT_S),
+		             .n_tries = (int)env_number("AWS_METADATA_SERVICE_NUM_ATTEMPTS", 2) };
 	int rc, status = 0;
 
 	base = base ? base : mode && strcmp(mode, "IPv6") == 0 ? "http://[fd00:ec2::254]" : "http://169.254.169.254";

@@ -110,12 +110,12 @@ T_UNUSED static int server_s3d(const char *o1, const char *o2, const char *o3, c
 	return (int)strtol(line, NULL, 10);
 }
 
-/* Starts a real server and waits until it listens; 0 when it does not within half a minute. */
+/* Starts a real server and waits until it listens; 0 when it does not within a minute and a half. */
 T_UNUSED static int server_start(const char *const argv[], int port)
 {
 	pid_t pid = server_spawn(argv, NULL);
 
-	for (int i = 0; i < 600; i++) {
+	for (int i = 0; i < 1800; i++) {
 		if (server_answers(port)) {
 			return 1;
 		}
@@ -209,6 +209,7 @@ T_UNUSED static void server_clean_env(void)
 		unsetenv(names[i]);
 	}
 	setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
+	setenv("AWS_METADATA_SERVICE_TIMEOUT", "20", 1);
 	setenv("HOME", t_path("."), 1);
 	setenv("SKYRL_TEST_SLEEP", "0", 1);
 }
