@@ -2,6 +2,7 @@
 # store: a chain of deltas over S3 between two hosts that share nothing but a bucket, also when the server does wrong
 . "${srcdir:-.}/tests/testlib.sh"
 test -x "$T_BUILD/tests/fake/s3d" || t_skip_all 'tests/fake/s3d is not built'
+t_need cmd bash
 t_need shared data/delta-golden
 golden=$T_SHARED/data/delta-golden
 
@@ -14,14 +15,13 @@ AWS_ENDPOINT_URL=http://127.0.0.1:$port AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS
 AWS_EC2_METADATA_DISABLED=true SKYRL_TEST_SLEEP=0
 export AWS_ENDPOINT_URL AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_EC2_METADATA_DISABLED SKYRL_TEST_SLEEP
 
-fault() { # QUERY: what the server does wrong from now on
-	bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$1"; printf "GET /-/%s HTTP/1.1\r\nConnection: close\r\n\r\n" "$2" >&3; cat <&3' fault \
-		"$port" "$1" >/dev/null
-}
-
 fault_says() { # PATH: the answer of a control path
 	bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$1"; printf "GET /-/%s HTTP/1.1\r\nConnection: close\r\n\r\n" "$2" >&3; cat <&3' fault \
 		"$port" "$1" | tail -n 1
+}
+
+fault() { # QUERY: what the server does wrong from now on
+	fault_says "$1" >/dev/null
 }
 
 model() { # N DIR: the golden model after version N

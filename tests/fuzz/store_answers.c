@@ -1,6 +1,6 @@
 /* JSON of credential sources, settings files, times, base64: the first byte chooses. */
 #include <assert.h>
-#include "store/s3_int.h"
+#include "store/gs_int.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 
@@ -8,6 +8,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
 	struct sky_err err;
 	struct sky_creds keys;
+	struct sky_json *doc = NULL;
+	struct gs_meta meta;
 	struct sky_ini ini = { 0 };
 	char token[64], *text;
 	uint8_t raw[64];
@@ -18,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 		return 0;
 	}
 	text = strndup((const char *)p + 1, n - 1);
-	switch (p[0] % 5) {
+	switch (p[0] % 6) {
 	case 0:
 		(void)!sky_cred_parse((const char *)p + 1, n - 1, "fuzz", &keys, &err);
 		break;
@@ -33,6 +35,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	case 3:
 		sky_iso_time(text, &t);
 		sky_http_date(text, &t);
+		break;
+	case 5:
+		if (sky_json_parse((const char *)p + 1, n - 1, "fuzz", 0, &doc, &err) == 0) {
+			(void)!gs_parse_object(sky_json_root(doc), &meta, &err);
+			sky_json_free(doc);
+		}
 		break;
 	default:
 		assert(sky_unbase64(text, raw, sizeof(raw), &n_raw) < 0 || n_raw <= sizeof(raw));
