@@ -2,7 +2,7 @@
 """Compare ids and decoded text with Hugging Face tokenizers and tiktoken, text by text.
 
 Usage: compare-tokenizers.py TOKBENCH TOKENIZER corpora FILE.jsonl…      every "text" of the rows, whole
-       compare-tokenizers.py TOKBENCH TOKENIZER fuzz COUNT [SEED]        random strings
+       compare-tokenizers.py TOKBENCH TOKENIZER fuzz COUNT [SEED [PARTS]]        random strings of at most PARTS (24) parts
 
 TOKBENCH is tests/perf/tokbench of the build; TOKENIZER a folder with tokenizer.json, a tokenizer.json or a .tiktoken file.
 Needs the Python packages tokenizers and tiktoken in a scratch environment. Prints one line a second of work, each string
@@ -90,7 +90,7 @@ SPACES = [" ", " ", " ", "  ", "   ", "\n", "\n", "\n\n", "\r\n", "\t", "\t\t", 
 TAILS = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'S", "'LL", "'ſ", "’s", ".", ",", "...", "!", "?!", ")", "(", "\"", "/", "//", "/*", "_", "-", "=", "==="]
 
 
-def fuzz(count, seed, specials):
+def fuzz(count, seed, specials, parts=24):
     rng = random.Random(seed)
     cats = {}
     for c in range(0x110000):
@@ -110,7 +110,7 @@ def fuzz(count, seed, specials):
              lambda: rng.choice(specials) if specials and rng.random() < 0.3 else "<|", lambda: "".join(rng.choices(cats["Lo"], k=rng.randrange(1, 8)))]
     for _ in range(count):
         few = rng.sample(kinds, rng.randrange(1, 6))
-        yield "".join(rng.choice(few)() for _ in range(rng.randrange(1, 24)))
+        yield "".join(rng.choice(few)() for _ in range(rng.randrange(1, parts + 1)))
 
 
 def batches(texts):
@@ -130,7 +130,8 @@ def main():
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     theirs = Tiktoken(path) if path.endswith(".tiktoken") else HuggingFace(path)
     ours = Ours(tool, path)
-    texts = corpora(rest) if mode == "corpora" else fuzz(int(rest[0]), int(rest[1]) if len(rest) > 1 else 1, theirs.specials)
+    texts = corpora(rest) if mode == "corpora" else fuzz(int(rest[0]), int(rest[1]) if len(rest) > 1 else 1, theirs.specials,
+                                                                  int(rest[2]) if len(rest) > 2 else 24)
     n = n_ids = bad = 0
     last = time.time()
     for batch in batches(texts):
