@@ -275,6 +275,85 @@ static void bytes_of(const struct sky_tokenizer *t, struct bpe_scratch *s, const
 	s->n = n;
 }
 
+/* ---- many short words at once ---- */
+
+/* Bytes without a token vanish (callers make sure that no unknown token is asked for). */
+void bpe_word_start(const struct sky_tokenizer *t, const uint8_t *p, size_t n, struct bpe_word *w)
+{
+	w->n = 0;
+	for (size_t i = 0; i < n; i++) {
+		w->id[w->n] = t->byte_id[p[i]];
+		w->n += t->byte_id[p[i]] != TOK_NO_ID;
+	}
+	for (uint32_t i = 0; i + 1 < w->n; i++) {
+		w->rank[i] = t->merges.first ? t->merges.first[p[i] << 8 | p[i + 1]] : tok_merges_find(&t->merges, w->id[i], w->id[i + 1]);
+	}
+}
+
+/* Merges the best pair and asks for what the pairs around it need; false when nothing merges any more. */
+static bool word_step(const struct tok_merges *m, struct bpe_word *w)
+{
+	uint32_t best = TOK_NO_ID, at = 0;
+
+	for (uint32_t i = 0; i + 1 < w->n; i++) {
+		at = w->rank[i] < best ? i : at;
+		best = w->rank[i] < best ? w->rank[i] : best;
+	}
+	if (best == TOK_NO_ID) {
+		return false;
+	}
+	w->id[at] = tok_merges_id(m, best);
+	w->n--;
+	for (uint32_t i = at + 1; i < w->n; i++) {
+		w->id[i] = w->id[i + 1];
+		w->rank[i - 1] = w->rank[i];
+	}
+	w->at = at;
+	if (at + 1 < w->n) {
+		w->right = tok_merges_hash(w->id[at], w->id[at + 1]);
+		__builtin_prefetch(&m->maybe[w->right >> (64 - TOK_FILTER_BITS + 3)]);
+		__builtin_prefetch(&m->slot[w->right >> m->shift & m->mask]);
+	}
+	if (at > 0) {
+		w->left = tok_merges_hash(w->id[at - 1], w->id[at]);
+		__builtin_prefetch(&m->maybe[w->left >> (64 - TOK_FILTER_BITS + 3)]);
+		__builtin_prefetch(&m->slot[w->left >> m->shift & m->mask]);
+	}
+	return true;
+}
+
+static void word_ranks(const struct tok_merges *m, struct bpe_word *w)
+{
+	const uint32_t at = w->at, *id = w->id;
+
+	if (at + 1 < w->n) {
+		w->rank[at] = tok_merges_maybe(m, w->right) ? tok_merges_probe(m, id[at], id[at + 1], w->right) : TOK_NO_ID;
+	}
+	if (at > 0) {
+		w->rank[at - 1] = tok_merges_maybe(m, w->left) ? tok_merges_probe(m, id[at - 1], id[at], w->left) : TOK_NO_ID;
+	}
+}
+
+void bpe_merge_words(const struct tok_merges *m, struct bpe_word *w, size_t count, struct bpe_word **scratch)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		scratch[i] = &w[i];
+	}
+	while (count) {
+		n = 0;
+		for (size_t i = 0; i < count; i++) {
+			scratch[n] = scratch[i];
+			n += word_step(m, scratch[i]);
+		}
+		for (size_t i = 0; i < n; i++) {
+			word_ranks(m, scratch[i]);
+		}
+		count = n;
+	}
+}
+
 /* ---- ids ---- */
 
 int ids_reserve(struct sky_ids *v, int64_t more, bool offsets, struct sky_err *err)

@@ -65,7 +65,7 @@ static int encode_plain(struct sky_encoder *e, const uint8_t *p, size_t n, const
 	if (n == 0) {
 		return 0;
 	}
-	if (e->t->scan != SCAN_NONE && !map && (e->t->all_bytes || !e->offsets) && !e->general) {
+	if (e->t->fast && !map && (e->t->all_bytes || !e->offsets) && !e->general) {
 		return tok_words_encode(e, p, n, base, out, err);
 	}
 	rc = tok_pretokenize(e, p, n, map, base, (map ? map[0] : base) == 0, &q, &map, err);
@@ -240,6 +240,7 @@ int tok_finish(struct sky_tokenizer *t, struct sky_err *err)
 	if (t->scan == SCAN_NONE && t->byte_level) {
 		t->scan = scan_recognize(t->pre, t->n_pre);
 	}
+	t->fast = t->scan != SCAN_NONE && (t->all_bytes || (t->unk == TOK_NO_ID && !t->byte_fallback));
 	if (rc == 0 && t->all_bytes) {
 		rc = tok_merges_bytes(&t->merges, t->byte_id, err);
 		rc = rc < 0 ? rc : tok_words_prepare(t, err);

@@ -238,6 +238,7 @@ struct sky_tokenizer {
 	struct tok_pre *pre;
 	size_t n_pre;
 	enum tok_scan scan;     /* the pre-tokenizers are this pattern and byte-level */
+	bool fast;              /* words.c may be used */
 	struct tok_dec *dec;
 	size_t n_dec;
 	bool has_decoder;
@@ -278,6 +279,17 @@ int bpe_encode(struct sky_encoder *e, const uint8_t *p, size_t n, struct sky_ids
 /* The same without looking the whole piece up first. */
 int bpe_merge(struct sky_encoder *e, const uint8_t *p, size_t n, struct sky_ids *out, const uint32_t *map, size_t base,
               struct sky_err *err) SKY_MUST_CHECK;
+/* Short byte-level words merged side by side: the look-ups of one word are on their way while another is worked on. */
+#define BPE_WORD_MAX 15
+struct bpe_word {
+	uint32_t id[BPE_WORD_MAX + 1];          /* n symbols; the ids at the end */
+	uint32_t rank[BPE_WORD_MAX + 1];        /* of the pair (i, i + 1) */
+	uint32_t n, at;                         /* at: the symbol that was merged last */
+	uint64_t left, right;                   /* hashes of the pairs around it */
+};
+void bpe_word_start(const struct sky_tokenizer *t, const uint8_t *p, size_t n, struct bpe_word *w);
+/* scratch: room for count pointers. */
+void bpe_merge_words(const struct tok_merges *m, struct bpe_word *w, size_t count, struct bpe_word **scratch);
 int ids_reserve(struct sky_ids *v, int64_t more, bool offsets, struct sky_err *err) SKY_MUST_CHECK;
 int ids_add(struct sky_ids *v, uint32_t id, size_t off, bool offsets, struct sky_err *err) SKY_MUST_CHECK;
 

@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH 256               /* pieces scanned, hashed and prefetched together */
+#define BATCH 512               /* pieces scanned together */
+#define PARTS 2048              /* and parts of them that are hashed, fetched and merged together, at most */
+#define MISSES 256              /* new words among these */
 #define SHORT_MIN 15            /* log2 of the lines at the start: 2 MiB */
 #define SHORT_MAX 19            /* at most: 32 MiB */
 #define SPILL_MAX (4u << 20)    /* ids of words with more than three */
@@ -37,7 +39,7 @@ struct tok_words {
 	struct word_line *line;
 	int shift;              /* 64 − log2 of the lines */
 	uint32_t n_used, n_limit;
-	uint32_t n_change;      /* entries replaced and tables grown so far */
+	uint8_t victim;
 	uint32_t *spill;
 	uint32_t n_spill, spill_cap;
 	struct long_slot *slot;
@@ -45,10 +47,14 @@ struct tok_words {
 	size_t n_store, n_long;
 	struct sky_ids one;     /* ids of a miss */
 	scan_fn *scan;
-	uint64_t key[BATCH + SCAN_SLACK][2];
-	uint64_t hash[BATCH + SCAN_SLACK];
-	uint32_t end[BATCH + SCAN_SLACK];
-	const struct entry *hit[BATCH + SCAN_SLACK];
+	uint32_t end[BATCH + SCAN_SLACK];       /* of the pieces */
+	uint32_t stop[PARTS];                   /* of the parts */
+	uint64_t key[PARTS][2], hash[PARTS];
+	const struct entry *hit[PARTS];         /* in the table or the lexicon; NULL: new or long */
+	uint32_t learnt[PARTS];                 /* parts whose entry the lexicon gave */
+	uint32_t missed[MISSES];                /* parts that were merged */
+	struct bpe_word word[MISSES], *active[MISSES];
+	size_t n_learnt, n_missed;
 };
 
 /* ---- where no token can cross ---- */
@@ -104,6 +110,16 @@ int tok_words_prepare(struct sky_tokenizer *t, struct sky_err *err)
 		}
 	}
 	return 0;
+}
+
+static inline bool is_ascii(const uint8_t *p, size_t n)
+{
+	uint8_t all = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		all |= p[i];
+	}
+	return all < 0x80;
 }
 
 /* End of the part that starts at i: the next place between characters where no token crosses. */
@@ -174,7 +190,7 @@ static void put_entry(struct tok_words *w, const struct entry *e)
 	int i = !(l->e[0].key[1] | l->e[0].key[0]) ? 0 : !(l->e[1].key[1] | l->e[1].key[0]) ? 1 : -1;
 
 	if (i < 0) {
-		i = ++w->n_change & 1;
+		i = w->victim ^= 1;
 	} else {
 		w->n_used++;
 	}
@@ -193,7 +209,6 @@ static void grow_short(struct tok_words *w)
 	}
 	memset(fresh, 0, 2 * n * sizeof(*fresh));
 	w->line = fresh;
-	w->n_change++;
 	w->shift--;
 	w->n_used = 0;
 	w->n_limit = 64 - w->shift >= SHORT_MAX ? UINT32_MAX : (uint32_t)(2 * n);
@@ -369,26 +384,7 @@ static int add_ids(struct sky_ids *out, const void *id, int64_t n, struct sky_er
 	return rc;
 }
 
-static int add_entry(const struct tok_words *w, const struct entry *e, struct sky_ids *out, struct sky_err *err)
-{
-	return e->count == COUNT_SPILLED ? add_ids(out, w->spill + e->id[0], e->id[1], err) : add_ids(out, e->id, e->count, err);
-}
-
-/* At most 15 bytes, known neither to the cache nor to the lexicon: merge and remember. */
-static int miss_short(struct sky_encoder *e, const uint8_t *p, size_t n, const uint64_t key[2], struct sky_ids *out,
-                      struct sky_err *err)
-{
-	struct tok_words *w = e->words;
-	struct entry fresh = { { key[0], key[1] }, { 0 }, 0 };
-	const int64_t n_before = out->n;
-	int rc = bpe_merge(e, p, n, out, NULL, 0, err);
-
-	if (rc == 0 && fill_entry(w, &fresh, out->id + n_before, out->n - n_before)) {
-		remember(w, &fresh);
-	}
-	return rc;
-}
-
+/* More than 15 bytes. */
 static int encode_long(struct sky_encoder *e, const uint8_t *p, size_t n, struct sky_ids *out, struct sky_err *err)
 {
 	struct tok_words *w = e->words;
@@ -428,119 +424,141 @@ static int encode_long(struct sky_encoder *e, const uint8_t *p, size_t n, struct
 	return 0;
 }
 
-/* At most 15 bytes, not in the cache: one token, as most are, or merged. */
-static int encode_unseen(struct sky_encoder *e, const uint8_t *p, size_t n, const uint64_t key[2], uint64_t hash,
-                         struct sky_ids *out, struct sky_err *err)
-{
-	const struct entry *known = e->t->lexicon ? lexicon_find(e->t, key, hash) : NULL;
-
-	if (!known) {
-		return miss_short(e, p, n, key, out, err);
-	}
-	remember(e->words, known);
-	return add_entry(e->words, known, out, err);
-}
-
-/* A part that is not cut further. room: readable bytes from p on. */
-static int encode_part(struct sky_encoder *e, const uint8_t *p, size_t n, size_t room, struct sky_ids *out, struct sky_err *err)
-{
-	const struct entry *hit;
-	uint64_t key[2], hash;
-
-	if (n > 15) {
-		return encode_long(e, p, n, out, err);
-	}
-	load_key(p, n, room, key);
-	hash = key_hash(key[0], key[1]);
-	hit = find(e->words, key, hash);
-	if (hit) {
-		return add_entry(e->words, hit, out, err);
-	}
-	return encode_unseen(e, p, n, key, hash, out, err);
-}
-
-static inline bool is_ascii(const uint8_t *p, size_t n)
-{
-	uint8_t all = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		all |= p[i];
-	}
-	return all < 0x80;
-}
-
-/* A piece that is not in the short table, at most 15 bytes: as a whole where the lexicon has it or nothing cuts it. */
-static int encode_miss(struct sky_encoder *e, const uint8_t *p, size_t n, size_t room, const uint64_t key[2], uint64_t hash,
-                       struct sky_ids *out, struct sky_err *err)
-{
-	const struct sky_tokenizer *t = e->t;
-	size_t i = 0, end = t->cut_pair && !is_ascii(p, n) ? cut_end(t, p, 0, n) : n;
-	int rc = 0;
-
-	if (end == n && n <= 15) {
-		return encode_unseen(e, p, n, key, hash, out, err);
-	}
-	for (; i < n && rc == 0; i = end, end = i < n ? cut_end(t, p, i, n) : n) {
-		rc = encode_part(e, p + i, end - i, room - i, out, err);
-	}
-	return rc;
-}
-
 /* ---- a batch ---- */
+
+/* Is a piece worth cutting? Text of 3-byte characters is, as few of its pieces repeat, and what is too long for the table.
+ * The test that nearly always fails comes first: the length alone is a coin toss. */
+static inline bool wants_cutting(const struct sky_tokenizer *t, const uint8_t *p, size_t n)
+{
+	if ((p[0] < 0xe3) & (p[n > 1] < 0xe3) & (n <= 15)) {
+		return false;
+	}
+	return t->cut_pair && n > 5 && !is_ascii(p, n);
+}
+
+/* Ends of the parts of the pieces k and following, the first of which may have begun before start. As many as fit. */
+static size_t part_batch(const struct sky_tokenizer *t, struct tok_words *w, const uint8_t *p, size_t start, size_t k, size_t count)
+{
+	size_t n = 0;
+
+	for (; k < count && n < PARTS; k++) {
+		const size_t end = w->end[k];
+
+		if (wants_cutting(t, p + start, end - start)) {
+			while (start < end && n < PARTS) {
+				start = cut_end(t, p, start, end);
+				w->stop[n++] = (uint32_t)start;
+			}
+		} else {
+			w->stop[n++] = (uint32_t)end;
+			start = end;
+		}
+	}
+	return n;
+}
 
 static void hash_batch(struct tok_words *w, const uint8_t *p, size_t start, size_t n, size_t count)
 {
 	for (size_t k = 0; k < count; k++) {
-		size_t len = w->end[k] - start;
+		size_t len = w->stop[k] - start;
 
 		if (len <= 15) {
 			load_key(p + start, len, n - start, w->key[k]);
 			w->hash[k] = key_hash(w->key[k][0], w->key[k][1]);
 			__builtin_prefetch(&w->line[w->hash[k] >> w->shift]);
 		}
-		start = w->end[k];
+		start = w->stop[k];
 	}
 }
 
-/* Looks all short pieces up before the first id is written: what the cache lacks is fetched from the lexicon meanwhile. */
-static void find_batch(struct sky_encoder *e, size_t start, size_t count)
+/* Looks the short parts up; what the table lacks is fetched from the lexicon. */
+static void find_batch(const struct sky_tokenizer *t, struct tok_words *w, size_t start, size_t count)
 {
-	struct tok_words *w = e->words;
-	const struct sky_tokenizer *t = e->t;
-
-	for (size_t k = 0; k < count; start = w->end[k++]) {
-		w->hit[k] = w->end[k] - start <= 15 ? find(w, w->key[k], w->hash[k]) : NULL;
-		if (!w->hit[k] && t->lexicon) {
-			__builtin_prefetch(&t->lexicon[w->hash[k] >> t->lexicon_shift]);
+	w->n_learnt = 0;
+	for (size_t k = 0; k < count; start = w->stop[k++]) {
+		if (w->stop[k] - start > 15) {
+			w->hit[k] = NULL;
+			continue;
+		}
+		w->hit[k] = find(w, w->key[k], w->hash[k]);
+		if (!w->hit[k]) {
+			w->learnt[w->n_learnt++] = (uint32_t)k;
+			if (t->lexicon) {
+				__builtin_prefetch(&t->lexicon[w->hash[k] >> t->lexicon_shift]);
+			}
 		}
 	}
 }
 
-static int emit_batch(struct sky_encoder *e, const uint8_t *p, size_t start, size_t n, size_t count, struct sky_ids *out,
-                      struct sky_err *err)
+/* The missing parts: from the lexicon, else merged, all side by side. Returns the number of parts that are settled: the
+ * batch ends before one that finds no room. */
+static size_t settle_batch(const struct sky_tokenizer *t, struct tok_words *w, const uint8_t *p, size_t start, size_t count)
+{
+	const size_t n = w->n_learnt;
+
+	w->n_learnt = w->n_missed = 0;
+	for (size_t i = 0; i < n; i++) {
+		const uint32_t k = w->learnt[i];
+		const size_t from = k ? w->stop[k - 1] : start;
+
+		w->hit[k] = t->lexicon ? lexicon_find(t, w->key[k], w->hash[k]) : NULL;
+		if (w->hit[k]) {
+			w->learnt[w->n_learnt++] = k;
+		} else if (w->n_missed < MISSES) {
+			bpe_word_start(t, p + from, w->stop[k] - from, &w->word[w->n_missed]);
+			w->missed[w->n_missed++] = k;
+		} else {
+			count = k;
+			break;
+		}
+	}
+	bpe_merge_words(&t->merges, w->word, w->n_missed, w->active);
+	return count;
+}
+
+static int emit_batch(struct sky_encoder *e, const uint8_t *p, size_t start, size_t count, struct sky_ids *out, struct sky_err *err)
 {
 	struct tok_words *w = e->words;
-	const uint32_t stamp = w->n_change;
-	int rc = ids_reserve(out, (int64_t)(w->end[count - 1] - start) + 16, false, err);
+	int rc = ids_reserve(out, (int64_t)(w->stop[count - 1] - start) + 16, e->offsets, err);
+	size_t next = 0;
 
-	for (size_t k = 0; k < count && rc == 0; start = w->end[k++]) {
+	for (size_t k = 0; k < count && rc == 0; start = w->stop[k++]) {
 		const struct entry *hit = w->hit[k];
-		size_t len = w->end[k] - start;
+		size_t len = w->stop[k] - start;
 
-		/* a miss earlier in this batch may have moved the table, replaced the entry, or added it */
-		if (len <= 15 && (w->n_change != stamp || !hit)) {
-			hit = find(w, w->key[k], w->hash[k]);
-		}
 		if (hit && hit->count != COUNT_SPILLED) {
 			_mm_storeu_si128((__m128i *)(out->id + out->n), _mm_load_si128((const __m128i *)hit->id));
 			out->n += hit->count;
 		} else if (hit) {
-			rc = add_entry(w, hit, out, err);
+			rc = add_ids(out, w->spill + hit->id[0], hit->id[1], err);
+		} else if (len > 15) {
+			rc = encode_long(e, p + start, len, out, err);
 		} else {
-			rc = encode_miss(e, p + start, len, n - start, w->key[k], w->hash[k], out, err);
+			rc = add_ids(out, w->word[next].id, w->word[next].n, err);
+			next++;
 		}
 	}
 	return rc;
+}
+
+/* Everything that the batch taught goes into the table, once. */
+static void remember_batch(struct tok_words *w)
+{
+	for (size_t i = 0; i < w->n_learnt; i++) {
+		const uint32_t k = w->learnt[i];
+
+		if (!find(w, w->key[k], w->hash[k])) {
+			remember(w, w->hit[k]);
+		}
+	}
+	for (size_t i = 0; i < w->n_missed; i++) {
+		const uint32_t k = w->missed[i];
+		struct entry fresh = { { w->key[k][0], w->key[k][1] }, { 0 }, 0 };
+
+		if (!find(w, w->key[k], w->hash[k]) && fill_entry(w, &fresh, (const int32_t *)w->word[i].id, w->word[i].n)) {
+			remember(w, &fresh);
+		}
+	}
 }
 
 /* Offsets follow from the lengths of the tokens: every byte belongs to one. */
@@ -557,16 +575,27 @@ static int add_offsets(struct sky_encoder *e, int64_t from, size_t base, struct 
 
 int tok_words_encode(struct sky_encoder *e, const uint8_t *p, size_t n, size_t base, struct sky_ids *out, struct sky_err *err)
 {
+	const struct sky_tokenizer *t = e->t;
 	const int64_t n_before = out->n;
+	struct tok_words *w;
 	size_t pos = 0;
 	int rc = e->words ? 0 : words_new(e, err);
 
+	w = e->words;
 	while (pos < n && rc == 0) {
-		size_t start = pos, count = e->words->scan(p, n, &pos, e->words->end, BATCH);
+		size_t start = pos, count = w->scan(p, n, &pos, w->end, BATCH), k = 0;
 
-		hash_batch(e->words, p, start, n, count);
-		find_batch(e, start, count);
-		rc = emit_batch(e, p, start, n, count, out, err);
+		while (k < count && rc == 0) {
+			size_t n_part = part_batch(t, w, p, start, k, count);
+
+			hash_batch(w, p, start, n, n_part);
+			find_batch(t, w, start, n_part);
+			n_part = settle_batch(t, w, p, start, n_part);
+			rc = emit_batch(e, p, start, n_part, out, err);
+			remember_batch(w);
+			for (start = w->stop[n_part - 1]; k < count && w->end[k] <= start; k++) {
+			}
+		}
 	}
 	return rc < 0 || !e->offsets ? rc : add_offsets(e, n_before, base, out, err);
 }
