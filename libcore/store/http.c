@@ -470,6 +470,7 @@ int sky_http_new(const struct sky_http_opt *opt, struct sky_http **h_p, struct s
 	pthread_mutex_init(&h->bucket_lock, NULL);
 	n = n > LANES_MAX ? LANES_MAX : n;
 	n = n > opt->n_parallel ? opt->n_parallel : n;
+	n = n < 1 ? 1 : n;
 	for (int i = 0; rc == 0 && i < n; i++) {
 		rc = start_lane(h, err);
 	}

@@ -399,6 +399,9 @@ static int handle(struct s3d_req *r)
 		}
 	}
 	pthread_mutex_unlock(&s3d.lock);
+	if (strcmp(mode, "slow") == 0) {
+		usleep(300000);
+	}
 	if (strcmp(mode, "stall") == 0) {
 		stall(r->fd);
 		return -1;

@@ -58,6 +58,7 @@ struct s3d {
 	uint64_t generation, n_request, n_denied;
 	char access[64], secret[64], token[64], region[32];     /* region "": any */
 	int verify, page;
+	int loop;               /* listings give the first page for ever */
 	int half;               /* the next chunk of a resumable upload is kept by half */
 	char jwt_key[512];      /* public key of service accounts, PEM */
 	double skew_s;

@@ -217,6 +217,7 @@ static void list_objects(struct s3d_req *r, const char *bucket)
 	s3d_arg(r, "prefix", prefix, sizeof(prefix));
 	s3d_arg(r, "delimiter", delimiter, sizeof(delimiter));
 	s3d_arg(r, "continuation-token", token, sizeof(token));
+	token[s3d.loop ? 0 : strlen(token)] = '\0';
 	(void)!sky_buf_adds(
 		b,
 		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/"
@@ -498,6 +499,7 @@ static void control(struct s3d_req *r)
 		memset(s3d.faults, 0, sizeof(s3d.faults));
 		s3d.skew_s = 0;
 		s3d.half = 0;
+		s3d.loop = 0;
 		s3d.n_request = s3d.n_denied = 0;
 		s3d_text(r, 200, "reset\n");
 	} else if (strcmp(r->path, "/-/set") == 0) {
@@ -505,6 +507,7 @@ static void control(struct s3d_req *r)
 		s3d_arg(r, "token", s3d.token, sizeof(s3d.token));
 		s3d_arg(r, "region", s3d.region, sizeof(s3d.region));
 		s3d_arg(r, "jwtkey", s3d.jwt_key, sizeof(s3d.jwt_key));
+		s3d.loop = s3d_arg(r, "loop", v, sizeof(v)) != NULL;
 		s3d.half = s3d_arg(r, "half", v, sizeof(v)) != NULL;
 		s3d_text(r, 200, "set\n");
 	} else {

@@ -1,5 +1,5 @@
 /* AWS keys and settings: files, environment, processes, token services and metadata (played by tests/fake/s3d). */
-#include "store/cred_int.h"
+#include "store/s3_int.h"
 #include "tests/fake/server.h"
 
 static struct sky_err err;
@@ -212,6 +212,46 @@ static void neighbours(void)
 	T_RC(keys_for("env", &k), SKY_E_USAGE, &err, "role of an environment without keys");
 }
 
+/* Hosts of AWS by region, bucket name and switches. */
+static void hosts(void)
+{
+	static const struct {
+		const char *url, *region, *addressing, *env, *host;
+	} cases[] = {
+		{ "s3://my-bucket/p", "eu-west-1", NULL, NULL, "my-bucket.s3.eu-west-1.amazonaws.com" },
+		{ "s3://my-bucket", NULL, NULL, NULL, "my-bucket.s3.us-east-1.amazonaws.com" },
+		{ "s3://my.bucket/p", "eu-west-1", NULL, NULL, "s3.eu-west-1.amazonaws.com" },
+		{ "s3://Old_Bucket", "us-east-1", NULL, NULL, "s3.us-east-1.amazonaws.com" },
+		{ "s3://my-bucket", "cn-north-1", "path", NULL, "s3.cn-north-1.amazonaws.com.cn" },
+		{ "s3://my-bucket", "us-west-2", "path", "AWS_USE_FIPS_ENDPOINT", "s3-fips.us-west-2.amazonaws.com" },
+		{ "s3://my-bucket", "us-west-2", "path", "AWS_USE_DUALSTACK_ENDPOINT",
+		  "s3.dualstack.us-west-2.amazonaws.com" },
+	};
+	static const char *const bad[] = { "s3://", "s3://x", "s3://buc@ket/x", "s3://b:80/x",
+		                           "s3://express--use1-az4--x-s3/x" };
+	struct sky_store *s;
+
+	unsetenv("AWS_CONFIG_FILE");
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct sky_store_opt opt = { .region = cases[i].region, .addressing = cases[i].addressing };
+
+		if (cases[i].env) {
+			setenv(cases[i].env, "true", 1);
+		}
+		T_RC(sky_store_open(cases[i].url, &opt, &s, &err), 0, &err, "%s opens", cases[i].url);
+		T_STR(((struct s3 *)s->be)->host, cases[i].host, "host of %s in %s", cases[i].url,
+		      cases[i].region ? cases[i].region : "no region");
+		T_STR(((struct s3 *)s->be)->scheme, "https", "by TLS");
+		sky_store_close(s);
+		if (cases[i].env) {
+			unsetenv(cases[i].env);
+		}
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		T_RC(sky_store_open(bad[i], NULL, &s, &err), SKY_E_USAGE, &err, "%s is refused", bad[i]);
+	}
+}
+
 /* A session that ends while the store is open: fetched again, once, and the request goes on. */
 static void session_end(void)
 {
@@ -253,6 +293,7 @@ int main(void)
 	processes();
 	neighbours();
 	session_end();
+	hosts();
 	server_stop_all();
 	return t_done();
 }

@@ -381,6 +381,30 @@ static void streams(void)
 	sky_store_close(s);
 }
 
+static void listings(void)
+{
+	struct sky_store *s = fresh(NULL);
+	struct sky_object *v = NULL;
+	int64_t n = 0;
+	char key[16];
+
+	for (int i = 0; i < 30; i++) {
+		snprintf(key, sizeof(key), "pages/%02d", i);
+		T_RC(sky_store_put(s, key, "", 0, 0, NULL, &err), 0, &err, "object %d", i);
+	}
+	fault("mode=slow&method=GET&n=2");
+	fault("mode=503&method=GET&n=1");
+	fault("mode=short&method=GET&n=1");
+	T_RC(sky_store_list(s, "pages/", 0, &v, &n, &err), 0, &err, "a listing of slow, refused and short pages");
+	T_I64(n, 30, "is whole");
+	sky_objects_free(v, n);
+	server_get(port, "/-/set?loop=1");
+	T_RC(sky_store_list(s, "pages/", 0, &v, &n, &err), SKY_E_DATA, &err,
+	     "a listing that gives one page for ever ends");
+	T_HAS(err.msg, "does not get on", "and says so");
+	sky_store_close(s);
+}
+
 static void slow(void)
 {
 	struct sky_store_opt opt = { .bw_limit = 4u << 20 };
@@ -398,7 +422,7 @@ int main(void)
 	server_clean_env();
 	setenv("AWS_ACCESS_KEY_ID", "test", 1);
 	setenv("AWS_SECRET_ACCESS_KEY", "secret", 1);
-	port = server_s3d(NULL, NULL, NULL, NULL);
+	port = server_s3d("--page", "8", NULL, NULL);
 	snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%d", port);
 	overcome("503", "503");
 	overcome("500", "500");
@@ -423,6 +447,7 @@ int main(void)
 	stalls();
 	stopping();
 	streams();
+	listings();
 	slow();
 	server_stop_all();
 	return t_done();
