@@ -32,10 +32,10 @@ t_ok 'a model directory: the index decides, --check is one line or none' '
 	model model && : >model/stale.safetensors && t_run skyrl-inspect model && grep -q "architecture *LlamaForCausalLM" out &&
 	t_run skyrl-inspect --json model && t_json out .n_files 2 && t_json out .n_elements 3 &&
 	t_run skyrl-inspect --check model two && printf "model: Hugging Face directory, ok\ntwo: safetensors file, ok\n" >want && t_same out want &&
-	t_run skyrl-inspect -cq model two && ! test -s out && ! test -s err
+	t_run skyrl-inspect --check -q model two && ! test -s out && ! test -s err
 '
 t_ok 'damage is status 3 with file and cause, absence 4, damage goes first' '
-	t_cut two 200 cut.safetensors && t_expect_code 3 skyrl-inspect -c cut.safetensors 2>err && grep -q "cut.safetensors is cut off" err &&
+	t_cut two 200 cut.safetensors && t_expect_code 3 skyrl-inspect --check cut.safetensors 2>err && grep -q "cut.safetensors is cut off" err &&
 	t_expect_code 4 skyrl-inspect nowhere 2>err && grep -q "nowhere: no such file" err &&
 	t_expect_code 3 skyrl-inspect nowhere cut.safetensors two 2>err >out && grep -q "^two: " out && grep -q "2 of 3 are not in order" err
 '
@@ -55,14 +55,14 @@ t_ok 'failures are records too' '
 '
 t_ok 'every byte of a trajectory header counts: a flip is refused or harmless, never a crash' '
 	n=$(wc -c <"$seeds/traj/bare") && i=0 && while test $i -lt $n; do
-		cp "$seeds/traj/bare" f && t_flip f $i && skyrl-inspect -c f >/dev/null 2>err; c=$?
+		cp "$seeds/traj/bare" f && t_flip f $i && skyrl-inspect --check f >/dev/null 2>err; c=$?
 		case $c in 0|3) ;; *) echo "byte $i: status $c"; break ;; esac
 		i=$((i + 7))
 	done && test $i -ge $n
 '
 t_ok 'NaN in weights is a warning, not damage' '
 	st nan.safetensors "{\"a\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[0,4]}}" "\300\177\200\177" &&
-	t_run skyrl-inspect -c nan.safetensors && grep -q "2 values are NaN or infinite" err
+	t_run skyrl-inspect --check nan.safetensors && grep -q "2 values are NaN or infinite" err
 '
 t_ok 'a run directory whose pointer names a missing step is damaged' '
 	mkdir -p run/global_step_3 && echo 3 >run/latest_ckpt_global_step.txt && t_run skyrl-inspect run && grep -q "latest step *3" out &&
@@ -70,14 +70,14 @@ t_ok 'a run directory whose pointer names a missing step is damaged' '
 '
 t_ok 'other files are named; what nobody knows is status 3' '
 	printf "PAR1xxxx" >p && t_run skyrl-inspect p && grep -q "^p: Parquet file" out && echo "{\"a\":1}" >a.json && t_run skyrl-inspect a.json &&
-	grep -q "JSON document" out && printf "{}\n{\n" >l.jsonl && t_expect_code 3 skyrl-inspect -c l.jsonl 2>err && grep -q "l.jsonl, line 2" err &&
+	grep -q "JSON document" out && printf "{}\n{\n" >l.jsonl && t_expect_code 3 skyrl-inspect --check l.jsonl 2>err && grep -q "l.jsonl, line 2" err &&
 	echo hello >h && t_expect_code 3 skyrl-inspect h 2>err && grep -q "no kind" err
 '
 if t_has shared data/formats/megatron; then
 	t_ok 'token datasets by prefix or file, good and bad ones' '
 		d=$T_SHARED/data/formats/megatron && good=$(ls $d/*.idx | grep -v -e /bad- -e float | head -n 5) && bad=$(ls $d/bad-*.idx) &&
 		for f in $good; do t_run skyrl-inspect --json "${f%.idx}" && t_json out .kind "token dataset" || return 1; done &&
-		for f in $bad; do t_expect_code 3 skyrl-inspect -cq "$f" 2>/dev/null || { echo "$f"; return 1; }; done
+		for f in $bad; do t_expect_code 3 skyrl-inspect --check -q "$f" 2>/dev/null || { echo "$f"; return 1; }; done
 	'
 else
 	t_skip 'no golden data' 'token datasets'
@@ -86,7 +86,7 @@ if t_has shared data/models; then
 	t_ok 'golden models are in order' '
 		for d in $T_SHARED/data/models/*/; do
 			ls $d*.safetensors >x 2>/dev/null || continue
-			t_run skyrl-inspect -c $d || return 1
+			t_run skyrl-inspect --check $d || return 1
 		done && test -s x
 	'
 else

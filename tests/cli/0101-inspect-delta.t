@@ -25,7 +25,7 @@ t_ok 'a payload file that is cut' '
 '
 t_ok 'a frame that lies about its length is found by --check' '
 	fresh && f=s/delta-00000001/delta-rank00000-file000000.safetensors && n=$(wc -c <$f) && t_flip $f $((n - 1)) &&
-	{ t_expect_code 3 skyrl-inspect -c s 2>err || skyrl-inspect -c s; } && t_flip $f $((n - 1)) && skyrl-inspect -cq s
+	{ t_expect_code 3 skyrl-inspect --check s 2>err || skyrl-inspect --check s; } && t_flip $f $((n - 1)) && skyrl-inspect --check -q s
 '
 edit() { sed "$2" "$1" >x && ! cmp -s x "$1" && mv x "$1"; }
 t_ok 'base_version off by one' '

@@ -36,7 +36,7 @@ t_ok 'a line beyond --max-line is refused' '
 	head -c 3000000 /dev/zero | tr "\\0" x >long.jsonl &&
 	t_expect_code 7 skyrl-pretok --schema text --max-line 1M -t "$tok" -o x long.jsonl 2>err && grep -e --max-line err
 '
-if t_has file "$T_BUILD/tests/fake/s3d"; then
+if t_has file "$T_BUILD/tests/fake/s3d" && t_has cmd curl; then
 	mkfifo hold && { "$T_BUILD/tests/fake/s3d" --no-verify <hold >port & } && exec 8>hold
 	while test ! -s port; do sleep 0.05; done
 	url=http://127.0.0.1:$(head -n 1 port)

@@ -31,10 +31,10 @@ homes='^curl/curl\.h$ ^libcore/store/
 ^(cjson/.*|cJSON\.h)$ ^libcore/base/json[a-z_]*\.c$
 ^archive(_entry)?\.h$ ^libcore/(store|corpus)/
 ^zstd(_errors)?\.h$ ^libcore/(store|delta|corpus)/
-^zlib\.h$ ^libcore/(store|corpus)/|^libcore/base/hash[a-z_]*\.c$
+^zlib\.h$ ^libcore/(store|corpus|tokens)/|^libcore/base/hash[a-z_]*\.c$
 ^lzma\.h$ ^libcore/store/
 ^bzlib\.h$ ^libcore/store/
-^snappy-c\.h$ ^libcore/corpus/
+^snappy-c\.h$ ^libcore/(corpus|tokens)/
 ^pcre2\.h$ ^libcore/text/
 ^utf8proc\.h$ ^libcore/text/
 ^xxhash\.h$ ^libcore/base/hash[a-z_]*\.c$
