@@ -56,6 +56,8 @@ struct pretok_worker {
 	struct sky_buf join;
 	uint32_t (*span)[2];                    /* trained bytes of the last render */
 	int64_t n_span, cap_span;
+	uint32_t *off;                          /* first byte of each token of ids */
+	int64_t cap_off;
 	uint8_t *mask;
 	int64_t cap_mask;
 };

@@ -63,6 +63,7 @@ void pretok_worker_close(struct pretok_worker *w)
 	sky_buf_release(&w->args);
 	sky_buf_release(&w->masker_args);
 	free(w->span);
+	free(w->off);
 	sky_ids_release(&w->ids);
 	sky_buf_release(&w->join);
 	free(w->mask);
@@ -131,6 +132,52 @@ static int encode_piece(struct pretok_worker *w, const char *p, size_t n, int tr
 	return rc;
 }
 
+/* Ids with the byte where each token starts. Tokens that tile the text byte for byte give that by their lengths, on the fast
+ * path of the encoder; whatever else (a normalizer changed the text, a byte has no token) asks the encoder for positions. */
+static int encode_placed(struct pretok_worker *w, const char *p, size_t n, unsigned flags, struct sky_err *err)
+{
+	struct sky_ids *v = &w->ids;
+	size_t at = 0, len;
+	uint32_t *off;
+	int rc = sky_encode(w->enc, p, n, flags, v, err);
+
+	if (!rc && v->n > w->cap_off) {
+		off = sky_realloc_array(w->off, (size_t)v->n * 2, sizeof *off);
+		if (!off) {
+			return sky_fail_mem(err, "a row of %lld tokens", (long long)v->n);
+		}
+		w->off = off;
+		w->cap_off = 2 * v->n;
+	}
+	for (int64_t i = 0; !rc && i < v->n; i++) {
+		const char *t = sky_tokenizer_token(w->text->tok, v->id[i], &len, NULL);
+
+		if (!t || len > n - at || memcmp(t, p + at, len)) {
+			at = SIZE_MAX;
+			break;
+		}
+		w->off[i] = (uint32_t)at;
+		at += len;
+	}
+	if (rc || at == n) {
+		return rc;
+	}
+	v->n = 0;
+	rc = sky_encode_offsets(w->enc, p, n, flags, v, err);
+	if (!rc && v->n > w->cap_off) {
+		off = sky_realloc_array(w->off, (size_t)v->n, sizeof *off);
+		if (!off) {
+			return sky_fail_mem(err, "a row of %lld tokens", (long long)v->n);
+		}
+		w->off = off;
+		w->cap_off = v->n;
+	}
+	if (!rc && v->n) {
+		memcpy(w->off, v->off, (size_t)v->n * sizeof *v->off);
+	}
+	return rc;
+}
+
 /* Prompt and completion are one text: a token belongs where its first byte lies. */
 static int encode_joined(struct pretok_worker *w, const struct sky_sample *s, struct sky_err *err)
 {
@@ -150,10 +197,10 @@ static int encode_joined(struct pretok_worker *w, const struct sky_sample *s, st
 	}
 	span[0][0] = (uint32_t)from;
 	span[0][1] = (uint32_t)w->join.n;
-	rc = rc ? rc : sky_encode_offsets(w->enc, w->join.ptr ? w->join.ptr : "", w->join.n, encode_flags(), &w->ids, err);
+	rc = rc ? rc : encode_placed(w, w->join.ptr ? w->join.ptr : "", w->join.n, encode_flags(), err);
 	rc = rc ? rc : room_mask(w, w->ids.n, err);
 	if (!rc) {
-		sky_mask_tokens(span, 1, w->ids.off, w->ids.n, w->mask);
+		sky_mask_tokens(span, 1, w->off, w->ids.n, w->mask);
 	}
 	return rc;
 }
@@ -274,10 +321,10 @@ static int encode_chat(struct pretok_worker *w, const struct sky_sample *s, stru
 	int rc = pretok_chat_spans(w, s, 0, &r, err);
 
 	/* What a template rendered is encoded without the post-processor, so a beginning token is never doubled. */
-	rc = rc ? rc : sky_encode_offsets(w->enc, r->text.ptr ? r->text.ptr : "", r->text.n, 0, &w->ids, err);
+	rc = rc ? rc : encode_placed(w, r->text.ptr ? r->text.ptr : "", r->text.n, 0, err);
 	rc = rc ? rc : room_mask(w, w->ids.n, err);
 	if (!rc) {
-		sky_mask_tokens((const uint32_t (*)[2])w->span, w->n_span, w->ids.off, w->ids.n, w->mask);
+		sky_mask_tokens((const uint32_t (*)[2])w->span, w->n_span, w->off, w->ids.n, w->mask);
 	}
 	return rc;
 }

@@ -7,10 +7,12 @@
 
 int64_t count_lines(const char *p, size_t n)
 {
+	const char *end = p + n;
 	int64_t count = 0;
 
-	for (size_t i = 0; i < n; i++) {
-		count += p[i] == '\n';
+	while (p < end && (p = memchr(p, '\n', (size_t)(end - p)))) {
+		count++;
+		p++;
 	}
 	return count;
 }

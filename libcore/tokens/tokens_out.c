@@ -170,6 +170,7 @@ int sky_tokens_create(const char *prefix, const struct sky_tokens_opt *opt, stru
 }
 
 /* ids → little-endian elements; *bad_p ≥ 0: position of the first id that does not fit. */
+__attribute__((optimize("tree-vectorize")))
 static void pack(uint8_t *to, const int32_t *ids, int64_t n, int bytes, int32_t *max_p, int64_t *bad_p)
 {
 	uint32_t all = 0, limit = bytes == 2 ? 0xffff : 0x7fffffff;
@@ -228,6 +229,7 @@ static int add_ids(struct sky_tokens_out *o, const int32_t *ids, int64_t n, stru
 	return 0;
 }
 
+__attribute__((optimize("tree-vectorize")))
 static int add_mask(struct sky_tokens_out *o, const uint8_t *mask, int64_t n, struct sky_err *err)
 {
 	struct out_stream *s = &o->file[OUT_MASK_BIN];
