@@ -49,6 +49,7 @@ struct tok_words {
 	scan_fn *scan;
 	uint32_t end[BATCH + SCAN_SLACK];       /* of the pieces */
 	uint32_t stop[PARTS];                   /* of the parts */
+	bool cut[PARTS];                        /* not a whole piece */
 	uint64_t key[PARTS][2], hash[PARTS];
 	const struct entry *hit[PARTS];         /* in the table or the lexicon; NULL: new or long */
 	uint32_t learnt[PARTS];                 /* parts whose entry the lexicon gave */
@@ -384,18 +385,23 @@ static int add_ids(struct sky_ids *out, const void *id, int64_t n, struct sky_er
 	return rc;
 }
 
-/* More than 15 bytes. */
-static int encode_long(struct sky_encoder *e, const uint8_t *p, size_t n, struct sky_ids *out, struct sky_err *err)
+static int merge_long(struct sky_encoder *e, const uint8_t *p, size_t n, bool part, struct sky_ids *out, struct sky_err *err)
+{
+	return part ? bpe_merge(e, p, n, out, NULL, 0, err) : bpe_encode(e, p, n, out, NULL, 0, err);
+}
+
+/* More than 15 bytes. part: see KEY_OF_PART. */
+static int encode_long(struct sky_encoder *e, const uint8_t *p, size_t n, bool part, struct sky_ids *out, struct sky_err *err)
 {
 	struct tok_words *w = e->words;
 	const int64_t n_before = out->n;
-	uint64_t h = sky_xxh64(p, n, 0) | 1;
+	uint64_t h = sky_xxh64(p, n, part) | 1;
 	struct long_slot *s = &w->slot[h >> 47];
 	size_t at;
 	int rc;
 
 	if (n > LONG_WORD) {
-		return bpe_encode(e, p, n, out, NULL, 0, err);
+		return merge_long(e, p, n, part, out, err);
 	}
 	while (s->hash && (s->hash != h || s->n != n || memcmp(w->store + s->at, p, n) != 0)) {
 		s = s + 1 == w->slot + LONG_SLOTS ? w->slot : s + 1;
@@ -403,7 +409,7 @@ static int encode_long(struct sky_encoder *e, const uint8_t *p, size_t n, struct
 	if (s->hash) {
 		return add_ids(out, w->store + ((s->at + n + 3) & ~(size_t)3), s->n_ids, err);
 	}
-	rc = bpe_encode(e, p, n, out, NULL, 0, err);
+	rc = merge_long(e, p, n, part, out, err);
 	if (rc < 0) {
 		return rc;
 	}
@@ -436,20 +442,26 @@ static inline bool wants_cutting(const struct sky_tokenizer *t, const uint8_t *p
 	return t->cut_pair && n > 5 && !is_ascii(p, n);
 }
 
-/* Ends of the parts of the pieces k and following, the first of which may have begun before start. As many as fit. */
-static size_t part_batch(const struct sky_tokenizer *t, struct tok_words *w, const uint8_t *p, size_t start, size_t k, size_t count)
+/* Ends of the parts of the pieces k and following, the first of which may have begun before start. As many as fit. begin:
+ * where piece k begins. */
+static size_t part_batch(const struct sky_tokenizer *t, struct tok_words *w, const uint8_t *p, size_t begin, size_t start, size_t k,
+                         size_t count)
 {
 	size_t n = 0;
 
-	for (; k < count && n < PARTS; k++) {
+	for (; k < count && n < PARTS; begin = w->end[k++]) {
 		const size_t end = w->end[k];
 
 		if (wants_cutting(t, p + start, end - start)) {
 			while (start < end && n < PARTS) {
-				start = cut_end(t, p, start, end);
-				w->stop[n++] = (uint32_t)start;
+				size_t stop = cut_end(t, p, start, end);
+
+				w->cut[n] = start != begin || stop != end;
+				w->stop[n++] = (uint32_t)stop;
+				start = stop;
 			}
 		} else {
+			w->cut[n] = start != begin;
 			w->stop[n++] = (uint32_t)end;
 			start = end;
 		}
@@ -457,13 +469,20 @@ static size_t part_batch(const struct sky_tokenizer *t, struct tok_words *w, con
 	return n;
 }
 
-static void hash_batch(struct tok_words *w, const uint8_t *p, size_t start, size_t n, size_t count)
+/* With ignore_merges a whole piece that is in the vocabulary is that token, whatever merging would make of it; a part of a
+ * piece is always merged. The two have different keys then. */
+#define KEY_OF_PART ((uint64_t)0x80 << 56)
+
+static void hash_batch(const struct sky_tokenizer *t, struct tok_words *w, const uint8_t *p, size_t start, size_t n, size_t count)
 {
+	const uint64_t part = t->ignore_merges ? KEY_OF_PART : 0;
+
 	for (size_t k = 0; k < count; k++) {
 		size_t len = w->stop[k] - start;
 
 		if (len <= 15) {
 			load_key(p + start, len, n - start, w->key[k]);
+			w->key[k][1] |= w->cut[k] ? part : 0;
 			w->hash[k] = key_hash(w->key[k][0], w->key[k][1]);
 			__builtin_prefetch(&w->line[w->hash[k] >> w->shift]);
 		}
@@ -501,7 +520,7 @@ static size_t settle_batch(const struct sky_tokenizer *t, struct tok_words *w, c
 		const uint32_t k = w->learnt[i];
 		const size_t from = k ? w->stop[k - 1] : start;
 
-		w->hit[k] = t->lexicon ? lexicon_find(t, w->key[k], w->hash[k]) : NULL;
+		w->hit[k] = t->lexicon ? lexicon_find(t, w->key[k], w->hash[k]) : NULL;        /* holds no key of a part */
 		if (w->hit[k]) {
 			w->learnt[w->n_learnt++] = k;
 		} else if (w->n_missed < MISSES) {
@@ -532,7 +551,7 @@ static int emit_batch(struct sky_encoder *e, const uint8_t *p, size_t start, siz
 		} else if (hit) {
 			rc = add_ids(out, w->spill + hit->id[0], hit->id[1], err);
 		} else if (len > 15) {
-			rc = encode_long(e, p + start, len, out, err);
+			rc = encode_long(e, p + start, len, w->cut[k] && e->t->ignore_merges, out, err);
 		} else {
 			rc = add_ids(out, w->word[next].id, w->word[next].n, err);
 			next++;
@@ -583,12 +602,13 @@ int tok_words_encode(struct sky_encoder *e, const uint8_t *p, size_t n, size_t b
 
 	w = e->words;
 	while (pos < n && rc == 0) {
-		size_t start = pos, count = w->scan(p, n, &pos, w->end, BATCH), k = 0;
+		const size_t begin = pos, count = w->scan(p, n, &pos, w->end, BATCH);
+		size_t start = begin, k = 0;
 
 		while (k < count && rc == 0) {
-			size_t n_part = part_batch(t, w, p, start, k, count);
+			size_t n_part = part_batch(t, w, p, k ? w->end[k - 1] : begin, start, k, count);
 
-			hash_batch(w, p, start, n, n_part);
+			hash_batch(t, w, p, start, n, n_part);
 			find_batch(t, w, start, n_part);
 			n_part = settle_batch(t, w, p, start, n_part);
 			rc = emit_batch(e, p, start, n_part, out, err);

@@ -24,7 +24,7 @@ LLAMA3 = ("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3
 QWEN2 = LLAMA3.replace("{1,3}", "")
 
 TEXTS = ["", " ", "the cat", " the cat sat", "They didn't see THE other cats", "it's IT'S we'll", "12345 6 789", "a  b   c", "a\n\nb \n c\n", "for (int i = 0; i < n; i++) {\n\t\tx;\n}",
-         "naïve café", "nai\u0308ve cafe\u0301 e\u0301\u0323", "日本語の文字、中文文字。", "привет мир", "😀 👍🏽", "<s>the cat</s>", "<s> the <mask>  cat </s> sat", "x<mask>y", "the <word> cat<word>s <word>",
+         "naïve café", "nai\u0308ve cafe\u0301 e\u0301\u0323", "日本語の文字、中文文字。", "の文字 の中文文字を見る。文字文字 日本語の文字の", "приветы привет ", "zz zzz", "привет мир", "😀 👍🏽", "<s>the cat</s>", "<s> the <mask>  cat </s> sat", "x<mask>y", "the <word> cat<word>s <word>",
          "ABC <Up> abc <up>", "\u2581the\u2581cat", "a\u00a0b\u3000c", "\t tab \t", "...!?", "x.y,z", "the-final--countdown", "q\u0307\u0323", "\u212b \uac00\u11a8", "ﬁ ½ Ⅷ", " lead", "trail ",
          "\u0000a\u0001".replace("\u0000", "\u0002"), "don't.don't", "ab" * 60, " " * 70 + "x", "z" * 100, "the" * 40]
 
@@ -142,10 +142,14 @@ def template(vocab, n):
 
 def cases():
     b, s = bytes_model(), spm_model()
+    # tokens that no merge makes: whole pieces become them with ignore_merges, parts of pieces do not
+    whole = dict(b["vocab"])
+    for word in ("文字", "中文文字", "日本語の文字", "привет", "zz", " the cat"):
+        whole.setdefault("".join(byte_map()[x] for x in word.encode()), len(whole))
     bd = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
     sd = seq("decoders", {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
              {"type": "Strip", "content": " ", "start": 1, "stop": 0})
-    yield "llama3-like", dict(model=dict(b, ignore_merges=True), pre_tokenizer=seq("pretokenizers", split(LLAMA3), BYTES), decoder=bd, post=True)
+    yield "llama3-like", dict(model=dict(b, ignore_merges=True, vocab=whole), pre_tokenizer=seq("pretokenizers", split(LLAMA3), BYTES), decoder=bd, post=True)
     yield "qwen-like", dict(model=b, normalizer={"type": "NFC"}, pre_tokenizer=seq("pretokenizers", split(QWEN2), BYTES), decoder=bd)
     yield "gpt2-prefix-space", dict(model=b, pre_tokenizer={"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}, decoder=bd)
     yield "digits-missing-bytes", dict(model=bytes_model(drop=(0xf0, 0x9f, 0x02, 0x7a)), decoder=bd, pre_tokenizer=seq(
