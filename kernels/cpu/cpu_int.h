@@ -21,7 +21,6 @@ struct kn_dev {
 	 * first step of a loop nothing is allocated any more. */
 	void *scratch;
 	uint64_t scratch_bytes;
-	struct cpu_dnnl *dnnl;          /* NULL: products by our own loops */
 	char err[256];
 	char describe[256];
 };
