@@ -295,28 +295,36 @@ static void product_task(void *ctx, int64_t i, int thread)
 		product_group(c, a, r0, m, p, p1 - p < c->group ? p1 - p : c->group, p == p0, tmp);
 }
 
+/* Cuts the work into ranges of rows times ranges of panels. */
+static void product_cut(const kn_dev *dev, struct product *c)
+{
+	const int64_t threads = dev->n_threads, n_panel = panels_of(c->n);
+	int64_t row_bytes = c->k * (int64_t)cpu_type_bytes(c->t), want, ranges;
+
+	c->rows = A_BYTES / (row_bytes + 1) / ROWS_SUB * ROWS_SUB;
+	c->rows = c->rows < 2 * ROWS_SUB ? 2 * ROWS_SUB : c->rows > 20 * ROWS_SUB ? 20 * ROWS_SUB : c->rows;
+	while (c->rows > 2 * ROWS_SUB && cpu_div_up(c->T, c->rows) * n_panel < 4 * threads)
+		c->rows = cpu_div_up(c->rows, 2 * ROWS_SUB) * ROWS_SUB;
+	c->rows = c->rows < c->T ? c->rows : c->T;
+	c->n_rows = cpu_div_up(c->T, c->rows);
+	c->group = c->T <= 3 ? 8 : c->T <= 6 ? 2 : 1;
+	/* Enough tasks to keep threads even, none smaller than a group of panels; where there is too little for that, as in a
+	 * decode step, one task a thread. */
+	want = threads == 1 ? 1 : cpu_div_up(TASKS_PER_THREAD * threads, c->n_rows);
+	ranges = n_panel / c->group < want ? n_panel / c->group : want;
+	if (c->n_rows == 1 && ranges < 2 * threads)
+		ranges = n_panel < threads ? n_panel : threads;
+	c->panels = cpu_div_up(n_panel, ranges > 1 ? ranges : 1);
+	c->n_panels = cpu_div_up(n_panel, c->panels);
+}
+
 static int product(kn_dev *dev, struct product *c)
 {
-	int64_t row_bytes = c->k * (int64_t)cpu_type_bytes(c->t), n_panel = panels_of(c->n), want, ranges;
-
 	if (c->T == 0 || c->n == 0)
 		return KN_OK;
 	c->vec = dev->vec;
 	c->nu = units_of(c->t, c->k);
-	c->rows = A_BYTES / (row_bytes + 1) / ROWS_SUB * ROWS_SUB;
-	if (c->rows < 2 * ROWS_SUB)
-		c->rows = 2 * ROWS_SUB;
-	if (c->rows > 20 * ROWS_SUB)
-		c->rows = 20 * ROWS_SUB;
-	if (c->rows > c->T)
-		c->rows = c->T;
-	c->n_rows = cpu_div_up(c->T, c->rows);
-	c->group = c->T <= 3 ? 8 : c->T <= 6 ? 2 : 1;
-	/* Enough tasks to keep threads even, none smaller than a group of panels. */
-	want = dev->n_threads == 1 ? 1 : cpu_div_up(TASKS_PER_THREAD * (int64_t)dev->n_threads, c->n_rows);
-	ranges = n_panel / c->group < want ? n_panel / c->group : want;
-	c->panels = cpu_div_up(n_panel, ranges > 1 ? ranges : 1);
-	c->n_panels = cpu_div_up(n_panel, c->panels);
+	product_cut(dev, c);
 	c->copy_bytes = read_in_place(c) ? 0 : packed_bytes(c->t, c->rows, c->k, ROWS_SUB);
 	c->copy_bytes = (c->copy_bytes + CPU_ALIGN - 1) / CPU_ALIGN * CPU_ALIGN;
 	c->scratch_each = c->copy_bytes + (uint64_t)(c->rows * c->group * CPU_PANEL) * 4 + CPU_ALIGN;

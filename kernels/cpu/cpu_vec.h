@@ -35,7 +35,6 @@ struct cpu_norm {
 	int64_t D;
 	enum kn_dtype tx, ty;
 	const void *x;
-	float *res;             /* not NULL: res += x, and the norm is of res */
 	const float *w;
 	float eps;
 	void *y;

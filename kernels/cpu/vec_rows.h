@@ -4,23 +4,17 @@
 INL void norm_as(enum kn_dtype tx, enum kn_dtype ty, const struct cpu_norm *o, int64_t r)
 {
 	const int64_t D = o->D, at = r * D;
-	const void *x = o->res ? o->res : o->x;
-	const enum kn_dtype tv = o->res ? KN_F32 : tx;
 	vf sum[4] = {{0}};
 	float rstd;
 
 	for (int64_t j = 0, k = 0; j < D; j += W, k = (k + 1) & 3) {
 		vf v = ld(tx, o->x, at + j, D - j);
 
-		if (o->res) {
-			v += ldf(o->res, at + j, D - j);
-			stf(o->res, at + j, D - j, v);
-		}
 		sum[k] = FMA(v, v, sum[k]);
 	}
 	rstd = 1 / sqrtf(hsum((sum[0] + sum[1]) + (sum[2] + sum[3])) / (float)D + o->eps);
 	for (int64_t j = 0; j < D; j += W)
-		st(ty, o->y, at + j, D - j, ld(tv, x, at + j, D - j) * rstd * ldf(o->w, j, D - j));
+		st(ty, o->y, at + j, D - j, ld(tx, o->x, at + j, D - j) * rstd * ldf(o->w, j, D - j));
 	if (o->rstd)
 		o->rstd[r] = rstd;
 }

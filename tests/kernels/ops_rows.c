@@ -4,7 +4,7 @@
 #include <math.h>
 
 static const int64_t shapes_td[][DIMS_MAX] = {
-	{0, 8}, {1, 1}, {1, 17}, {2, 64}, {3, 100}, {67, 33}, {130, 576}, {5, 4099}, {-1},
+	{0, 8}, {1, 1}, {1, 17}, {2, 64}, {3, 100}, {67, 33}, {130, 76}, {5, 4099}, {-1},
 };
 /* T, H, G, d, R */
 static const int64_t shapes_head[][DIMS_MAX] = {
