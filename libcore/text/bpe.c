@@ -278,12 +278,21 @@ static void bytes_of(const struct sky_tokenizer *t, struct bpe_scratch *s, const
 /* ---- many short words at once ---- */
 
 /* Bytes without a token vanish (callers make sure that no unknown token is asked for). */
-void bpe_word_start(const struct sky_tokenizer *t, const uint8_t *p, size_t n, struct bpe_word *w)
+void bpe_word_start(struct sky_encoder *e, const uint8_t *p, size_t n, struct bpe_word *w)
 {
+	const struct sky_tokenizer *t = e->t;
+
 	w->n = 0;
-	for (size_t i = 0; i < n; i++) {
-		w->id[w->n] = t->byte_id[p[i]];
-		w->n += t->byte_id[p[i]] != TOK_NO_ID;
+	if (t->byte_level) {
+		for (size_t i = 0; i < n; i++) {
+			w->id[w->n] = t->byte_id[p[i]];
+			w->n += t->byte_id[p[i]] != TOK_NO_ID;
+		}
+	} else {
+		struct bpe_scratch one = { .id = w->id, .pos = w->rank };
+
+		chars_of(t, &one, p, n);
+		w->n = (uint32_t)one.n;
 	}
 	for (uint32_t i = 0; i + 1 < w->n; i++) {
 		w->rank[i] = t->merges.first ? t->merges.first[p[i] << 8 | p[i + 1]] : tok_merges_find(&t->merges, w->id[i], w->id[i + 1]);

@@ -59,20 +59,23 @@ void sky_encoder_free(struct sky_encoder *e)
 static int encode_plain(struct sky_encoder *e, const uint8_t *p, size_t n, const uint32_t *map, size_t base, struct sky_ids *out,
                         struct sky_err *err)
 {
+	/* offsets follow from the lengths of tokens only where every byte of the text is in one */
+	const bool fast = e->t->fast && !map && (e->t->all_bytes || !e->offsets) && !e->general;
 	const uint8_t *q;
 	int rc;
 
 	if (n == 0) {
 		return 0;
 	}
-	if (e->t->fast && !map && (e->t->all_bytes || !e->offsets) && !e->general) {
+	if (fast && e->t->scan != SCAN_NONE) {
 		return tok_words_encode(e, p, n, base, out, err);
 	}
 	rc = tok_pretokenize(e, p, n, map, base, (map ? map[0] : base) == 0, &q, &map, err);
 	for (size_t i = 0; i < e->n_piece && rc == 0; i++) {
 		const struct tok_piece w = e->piece[i];
 
-		rc = bpe_encode(e, q + w.from, w.to - w.from, out, map ? map + w.from : NULL, base + w.from, err);
+		rc = fast && !map ? tok_words_encode(e, q + w.from, w.to - w.from, base + w.from, out, err) :
+		                    bpe_encode(e, q + w.from, w.to - w.from, out, map ? map + w.from : NULL, base + w.from, err);
 	}
 	return rc;
 }
@@ -232,6 +235,24 @@ static int set_match(struct sky_tokenizer *t, struct sky_encoder *e, struct tok_
 	return rc;
 }
 
+/* Do the ids of a piece depend on nothing but its text, and those of its parts on nothing beyond the part? An unknown token
+ * may join with its neighbour, prefix and suffix depend on the place in the word, and byte tokens must not merge. */
+static bool independent_parts(const struct sky_tokenizer *t)
+{
+	if (t->byte_level) {
+		return t->all_bytes || (t->unk == TOK_NO_ID && !t->byte_fallback);
+	}
+	if (!t->byte_fallback || t->sub_prefix || t->word_suffix) {
+		return false;
+	}
+	for (unsigned b = 0; b < 256; b++) {
+		if (t->byte_id[b] == TOK_NO_ID || t->merges_of_bytes) {
+			return false;
+		}
+	}
+	return true;
+}
+
 int tok_finish(struct sky_tokenizer *t, struct sky_err *err)
 {
 	struct sky_encoder *e = NULL;
@@ -240,11 +261,13 @@ int tok_finish(struct sky_tokenizer *t, struct sky_err *err)
 	if (t->scan == SCAN_NONE && t->byte_level) {
 		t->scan = scan_recognize(t->pre, t->n_pre);
 	}
-	t->fast = t->scan != SCAN_NONE && (t->all_bytes || (t->unk == TOK_NO_ID && !t->byte_fallback));
+	t->fast = independent_parts(t);
 	if (rc == 0 && t->all_bytes) {
 		rc = tok_merges_bytes(&t->merges, t->byte_id, err);
-		rc = rc < 0 ? rc : tok_words_prepare(t, err);
 		rc = rc < 0 ? rc : tok_words_mark(t, e, err);
+	}
+	if (rc == 0 && t->fast && (t->all_bytes || !t->byte_level)) {
+		rc = tok_words_prepare(t, err);
 	}
 	for (size_t i = 0; i < t->n_added && rc == 0; i++) {
 		rc = set_match(t, e, &t->added[i], err);

@@ -224,6 +224,7 @@ struct sky_tokenizer {
 	uint32_t unk;           /* TOK_NO_ID: none */
 	char *sub_prefix, *word_suffix;         /* owned, NULL or not empty */
 	uint32_t byte_id[256];  /* byte-level: token of a byte; byte_fallback: of <0xXX> */
+	bool merges_of_bytes;   /* byte_fallback: some merge has the token of a byte as its part */
 	bool all_bytes;         /* byte-level: every byte that text can hold has a token */
 	bool self_known;        /* TOK_SELF is set where it holds, for tokens of at most BPE_SELF_MAX bytes */
 
@@ -238,7 +239,7 @@ struct sky_tokenizer {
 	struct tok_pre *pre;
 	size_t n_pre;
 	enum tok_scan scan;     /* the pre-tokenizers are this pattern and byte-level */
-	bool fast;              /* words.c may be used */
+	bool fast;              /* words.c may be used: the ids of a piece are those of its parts */
 	struct tok_dec *dec;
 	size_t n_dec;
 	bool has_decoder;
@@ -279,7 +280,7 @@ int bpe_encode(struct sky_encoder *e, const uint8_t *p, size_t n, struct sky_ids
 /* The same without looking the whole piece up first. */
 int bpe_merge(struct sky_encoder *e, const uint8_t *p, size_t n, struct sky_ids *out, const uint32_t *map, size_t base,
               struct sky_err *err) SKY_MUST_CHECK;
-/* Short byte-level words merged side by side: the look-ups of one word are on their way while another is worked on. */
+/* Short words merged side by side: the look-ups of one word are on their way while another is worked on. */
 #define BPE_WORD_MAX 15
 struct bpe_word {
 	uint32_t id[BPE_WORD_MAX + 1];          /* n symbols; the ids at the end */
@@ -287,7 +288,7 @@ struct bpe_word {
 	uint32_t n, at;                         /* at: the symbol that was merged last */
 	uint64_t left, right;                   /* hashes of the pairs around it */
 };
-void bpe_word_start(const struct sky_tokenizer *t, const uint8_t *p, size_t n, struct bpe_word *w);
+void bpe_word_start(struct sky_encoder *e, const uint8_t *p, size_t n, struct bpe_word *w);
 /* scratch: room for count pointers. */
 void bpe_merge_words(const struct tok_merges *m, struct bpe_word *w, size_t count, struct bpe_word **scratch);
 int ids_reserve(struct sky_ids *v, int64_t more, bool offsets, struct sky_err *err) SKY_MUST_CHECK;

@@ -131,12 +131,18 @@ static uint32_t find_union(struct merge_load *l)
 	return id;
 }
 
+static bool is_byte_name(const char *s, size_t n)
+{
+	return n == 6 && memcmp(s, "<0x", 3) == 0 && s[5] == '>';
+}
+
 /* Texts as they stand in the file. */
 static int load_merge(struct merge_load *l, const char *a, size_t n_a, const char *b, size_t n_b, struct sky_err *err)
 {
 	struct sky_tokenizer *t = l->t;
 	uint32_t id[3];
 	bool foreign = false;
+	const bool bytes = is_byte_name(a, n_a) || is_byte_name(b, n_b);
 	int rc;
 
 	sky_buf_clear(&l->pair);
@@ -159,6 +165,7 @@ static int load_merge(struct merge_load *l, const char *a, size_t n_a, const cha
 		return sky_fail(err, SKY_E_DATA, "%s: merge %u: %s is not in the vocabulary", t->name, t->merges.n_rank,
 		                id[0] == TOK_NO_ID ? "its first part" : id[1] == TOK_NO_ID ? "its second part" : "the union");
 	}
+	t->merges_of_bytes |= bytes;
 	return rc < 0 ? rc : tok_merges_add(&t->merges, id[0], id[1], t->merges.n_rank, id[2], err);
 }
 

@@ -1,4 +1,4 @@
-/* The fast path of byte-level tokenizers: pieces by a hand scanner, ids from a cache of short words.
+/* The fast path: pieces by a hand scanner, or by the general pre-tokenizers, ids from a cache of short words.
  *
  * Words of at most 15 bytes sit in 32-byte entries, two to a cache line, keyed by their bytes; longer ones in a second
  * table. On a miss a piece is first cut where no token of the vocabulary can cross (exact: every merge makes a token),
@@ -115,12 +115,12 @@ int tok_words_prepare(struct sky_tokenizer *t, struct sky_err *err)
 
 static inline bool is_ascii(const uint8_t *p, size_t n)
 {
-	uint8_t all = 0;
+	size_t i = 0;
 
-	for (size_t i = 0; i < n; i++) {
-		all |= p[i];
+	while (i < n && p[i] < 0x80) {
+		i++;
 	}
-	return all < 0x80;
+	return i == n;
 }
 
 /* End of the part that starts at i: the next place between characters where no token crosses. */
@@ -155,6 +155,16 @@ void tok_words_free(struct tok_words *w)
 	}
 }
 
+/* Without a known pattern: the text is one piece. */
+static size_t scan_whole(const uint8_t *p, size_t n, size_t *pos, uint32_t *end, size_t max)
+{
+	(void)p;
+	(void)max;
+	*pos = n;
+	end[0] = (uint32_t)n;
+	return 1;
+}
+
 static int words_new(struct sky_encoder *e, struct sky_err *err)
 {
 	struct tok_words *w = calloc(1, sizeof(*w));
@@ -166,7 +176,7 @@ static int words_new(struct sky_encoder *e, struct sky_err *err)
 	w->shift = 64 - SHORT_MIN;
 	w->n_limit = 1u << SHORT_MIN;
 	w->spill_cap = 4096;
-	w->scan = scan_best(e->t->scan, (enum scan_isa)e->isa);
+	w->scan = e->t->scan == SCAN_NONE ? scan_whole : scan_best(e->t->scan, (enum scan_isa)e->isa);
 	w->line = sky_aligned_alloc(sizeof(*w->line) << SHORT_MIN);
 	w->spill = malloc(w->spill_cap * sizeof(*w->spill));
 	w->slot = calloc(LONG_SLOTS, sizeof(*w->slot));
@@ -436,10 +446,10 @@ static int encode_long(struct sky_encoder *e, const uint8_t *p, size_t n, bool p
  * The test that nearly always fails comes first: the length alone is a coin toss. */
 static inline bool wants_cutting(const struct sky_tokenizer *t, const uint8_t *p, size_t n)
 {
-	if ((p[0] < 0xe3) & (p[n > 1] < 0xe3) & (n <= 15)) {
+	if ((p[0] < 0xe2) & (p[n > 1] < 0xe3) & (n <= 15)) {
 		return false;
 	}
-	return t->cut_pair && n > 5 && !is_ascii(p, n);
+	return t->cut_pair && n > 5 && (!t->byte_level || !is_ascii(p, n));
 }
 
 /* Ends of the parts of the pieces k and following, the first of which may have begun before start. As many as fit. begin:
@@ -511,8 +521,10 @@ static void find_batch(const struct sky_tokenizer *t, struct tok_words *w, size_
 
 /* The missing parts: from the lexicon, else merged, all side by side. Returns the number of parts that are settled: the
  * batch ends before one that finds no room. */
-static size_t settle_batch(const struct sky_tokenizer *t, struct tok_words *w, const uint8_t *p, size_t start, size_t count)
+static size_t settle_batch(struct sky_encoder *e, const uint8_t *p, size_t start, size_t count)
 {
+	const struct sky_tokenizer *t = e->t;
+	struct tok_words *w = e->words;
 	const size_t n = w->n_learnt;
 
 	w->n_learnt = w->n_missed = 0;
@@ -524,7 +536,7 @@ static size_t settle_batch(const struct sky_tokenizer *t, struct tok_words *w, c
 		if (w->hit[k]) {
 			w->learnt[w->n_learnt++] = k;
 		} else if (w->n_missed < MISSES) {
-			bpe_word_start(t, p + from, w->stop[k] - from, &w->word[w->n_missed]);
+			bpe_word_start(e, p + from, w->stop[k] - from, &w->word[w->n_missed]);
 			w->missed[w->n_missed++] = k;
 		} else {
 			count = k;
@@ -610,7 +622,7 @@ int tok_words_encode(struct sky_encoder *e, const uint8_t *p, size_t n, size_t b
 
 			hash_batch(t, w, p, start, n, n_part);
 			find_batch(t, w, start, n_part);
-			n_part = settle_batch(t, w, p, start, n_part);
+			n_part = settle_batch(e, p, start, n_part);
 			rc = emit_batch(e, p, start, n_part, out, err);
 			remember_batch(w);
 			for (start = w->stop[n_part - 1]; k < count && w->end[k] <= start; k++) {
