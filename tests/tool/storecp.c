@@ -1,6 +1,6 @@
 /* Copies files to and from a store; for benchmarks and for tests that look into a bucket.
  *
- *	storecp [--endpoint-url URL] [--parallel N] [--part-size BYTES] [-j N] put STORE FILE…         keys are the
+ *	storecp [--endpoint-url URL] [--parallel N] [--part-size BYTES] [--bwlimit BYTES] [-j N] put STORE FILE…         keys are the
  *files' base names storecp … get STORE FOLDER KEY…                 (-: all keys below the store) storecp … list STORE
  *
  * -j: objects at once. Exit status as the programs'. */
@@ -117,6 +117,8 @@ int main(int argc, char **argv)
 			opt.n_parallel = (int)strtol(argv[i + 1], NULL, 10);
 		} else if (strcmp(argv[i], "--part-size") == 0) {
 			opt.part_bytes = strtoull(argv[i + 1], NULL, 10);
+		} else if (strcmp(argv[i], "--bwlimit") == 0) {
+			opt.bw_limit = strtoull(argv[i + 1], NULL, 10);
 		} else if (strcmp(argv[i], "-j") == 0) {
 			threads = (int)strtol(argv[i + 1], NULL, 10);
 		} else {
