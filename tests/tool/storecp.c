@@ -85,6 +85,10 @@ static int all_keys(struct job *j, int64_t *n_p, int show, struct sky_err *err)
 		return rc;
 	}
 	j->names = calloc((size_t)n + 1, sizeof(*j->names));
+	if (!j->names) {
+		sky_objects_free(v, n);
+		return sky_fail_mem(err, "names of %lld objects", (long long)n);
+	}
 	for (int64_t i = 0; i < n; i++) {
 		j->names[i] = v[i].key;         /* kept until the end */
 		if (show) {
