@@ -10,7 +10,7 @@ enum { DEV_CPU, DEV_REF };
 static int device;
 
 const struct opt_row cmd_dev_rows[] = {
-	OPT_CHOICE(0, "device", &device, "cpu|ref", "cpu", "where to compute: vector code and oneDNN, or the plain reference"),
+	OPT_CHOICE(0, "device", &device, "cpu|ref", "cpu", "where to compute: vector code, or the plain reference"),
 	OPT_END
 };
 

@@ -16,7 +16,7 @@ complete -c skyrl-sft -l pack -d 'fill each row up to --max-length with whole do
 complete -c skyrl-sft -l sampler -x -a 'random sequential' -d 'order of rows'
 complete -c skyrl-sft -s m -l model -x -a '(__fish_complete_directories)' -d 'Hugging Face directory, or ORG/NAME in the Hugging Face cache (nothing is downloaded)'
 complete -c skyrl-sft -l dtype -x -a 'bf16 f32' -d 'type of matrix products'
-complete -c skyrl-sft -l device -x -a 'cpu ref' -d 'where to compute: vector code and oneDNN, or the plain reference'
+complete -c skyrl-sft -l device -x -a 'cpu ref' -d 'where to compute: vector code, or the plain reference'
 complete -c skyrl-sft -l init-random -d '--model holds no weights: begin with random ones (drawn from --seed)'
 complete -c skyrl-sft -l steps -x -d 'optimizer steps'
 complete -c skyrl-sft -l batch-size -x -d 'rows a step'
