@@ -22,7 +22,9 @@ int row_json(struct sky_rows *r, const struct sky_jdoc *doc, const struct sky_jv
 		for (const struct sky_jval *c = sky_jval_first(doc, v); !rc && c; c = sky_jval_next(doc, v, c)) {
 			rc = row_json(r, doc, c, w);
 		}
-		sky_jw_close_arr(w);
+		if (!rc) {
+			sky_jw_close_arr(w);
+		}
 		return rc;
 	case SKY_JT_OBJECT:
 		sky_jw_obj(w);
@@ -38,7 +40,9 @@ int row_json(struct sky_rows *r, const struct sky_jdoc *doc, const struct sky_jv
 				rc = row_json(r, doc, c, w);
 			}
 		}
-		sky_jw_close_obj(w);
+		if (!rc) {
+			sky_jw_close_obj(w);
+		}
 		return rc;
 	default:
 		sky_jw_raw(w, v->str, v->n_str);
@@ -191,15 +195,21 @@ static int put_call(struct chat *c, const struct sky_jdoc *doc, const struct sky
 		sky_jw_key(&c->w, "id");
 		rc = row_json(r, doc, id, &c->w);
 	}
-	sky_jw_kstr(&c->w, "type", "function");
-	sky_jw_key(&c->w, "function");
-	sky_jw_obj(&c->w);
-	sky_jw_key(&c->w, "name");
-	rc = rc ? rc : row_json(r, doc, name, &c->w);
-	sky_jw_key(&c->w, "arguments");
-	rc = rc ? rc : put_arguments(c, doc, sky_jval_get(doc, f, "arguments"));
-	sky_jw_close_obj(&c->w);
-	sky_jw_close_obj(&c->w);
+	if (!rc) {
+		sky_jw_kstr(&c->w, "type", "function");
+		sky_jw_key(&c->w, "function");
+		sky_jw_obj(&c->w);
+		sky_jw_key(&c->w, "name");
+		rc = row_json(r, doc, name, &c->w);
+	}
+	if (!rc) {
+		sky_jw_key(&c->w, "arguments");
+		rc = put_arguments(c, doc, sky_jval_get(doc, f, "arguments"));
+	}
+	if (!rc) {      /* a writer must not go on behind a key without a value */
+		sky_jw_close_obj(&c->w);
+		sky_jw_close_obj(&c->w);
+	}
 	return rc;
 }
 
@@ -225,7 +235,9 @@ static int put_calls(struct chat *c, const struct sky_jdoc *doc, const struct sk
 	} else {
 		rc = row_bad(r, SKY_ROW_BAD_SCHEMA, "\"tool_calls\" is neither a list nor an object");
 	}
-	sky_jw_close_arr(&c->w);
+	if (!rc) {
+		sky_jw_close_arr(&c->w);
+	}
 	return rc;
 }
 
@@ -302,8 +314,11 @@ static int put_message(struct chat *c, const struct sky_jval *m, const char *col
 		rc = put_calls(c, &r->doc, calls);
 	}
 	rc = rc ? rc : put_rest(c, m);
-	sky_jw_close_obj(&c->w);
-	return rc ? rc : row_message(r, wants_training(&r->doc, m));
+	if (!rc) {
+		sky_jw_close_obj(&c->w);
+		rc = row_message(r, wants_training(&r->doc, m));
+	}
+	return rc;
 }
 
 int chat_list(struct chat *c, const struct sky_jval *list, const char *column)
