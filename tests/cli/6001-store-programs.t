@@ -83,6 +83,16 @@ t_ok 'an unsigned request is refused by this server, a profile of files is taken
 	mkdir -p "$HOME/.aws" && printf "[robot]\naws_access_key_id = test\naws_secret_access_key = secret\n" >"$HOME/.aws/credentials" &&
 	t_run env -u AWS_ACCESS_KEY_ID -u AWS_SECRET_ACCESS_KEY skyrl-delta list --profile robot --store s3://bucket/run
 '
+t_ok 'a corpus in a bucket gives the tokens of the same files on disk, also when connections break' '
+	i=0 && while test $i -lt 4000; do i=$((i + 1)); echo "{\"text\":\"document $i of many\"}"; done >c.jsonl &&
+	gzip -k c.jsonl && cp c.jsonl.gz second.jsonl.gz &&
+	t_run skyrl-pretok -t "$T_SRC/tests/data/chatml" -o disk c.jsonl.gz second.jsonl.gz &&
+	storecp put s3://bucket/corpus c.jsonl.gz second.jsonl.gz &&
+	fault reset && fault "fault?mode=short&method=GET&on=jsonl&n=2" && fault "fault?mode=503&n=2" &&
+	t_run skyrl-pretok -t "$T_SRC/tests/data/chatml" -o bucket s3://bucket/corpus/c.jsonl.gz s3://bucket/corpus/second.jsonl.gz &&
+	cmp disk.bin bucket.bin && cmp disk.idx bucket.idx &&
+	t_expect_code 4 skyrl-pretok -t "$T_SRC/tests/data/chatml" -o none s3://bucket/corpus/absent.jsonl 2>err && grep absent err
+'
 tensor_file() { # FILE MiB SOURCE: one bf16 tensor of random or zero bytes
 	n=$(($2 << 20))
 	h=$(printf '{"w":{"dtype":"BF16","shape":[%d],"data_offsets":[0,%d]}}' $((n / 2)) "$n")

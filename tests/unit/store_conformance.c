@@ -489,12 +489,39 @@ static void fake_gcs(void)
 	suite("fake-gcs-server", "gs://bucket/pre", &opt, ODD_KEYS | CONDITIONS);
 }
 
+static void refused_options(void)
+{
+	static const struct {
+		const char *url;
+		struct sky_store_opt opt;
+		const char *text;
+	} bad[] = {
+		{ "what://ever", { 0 }, "unknown kind" },
+		{ "", { 0 }, "empty" },
+		{ "file://relative/path", { 0 }, "file:///" },
+		{ "s3://bucket", { .addressing = "sideways" }, "addressing" },
+		{ "s3://bucket", { .part_bytes = 6ull << 30 }, "5 GiB" },
+		{ "s3://bucket", { .endpoint_url = "ftp://x" }, "http://" },
+		{ "s3://bucket", { .endpoint_url = "http://user@host" }, "endpoint" },
+		{ "s3://bucket", { .profile = "nobody" }, "no profile" },
+		{ "gs://BUCKET", { 0 }, "gs://bucket" },
+	};
+	struct sky_store *s;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		T_RC(sky_store_open(bad[i].url, &bad[i].opt, &s, &err), SKY_E_USAGE, &err, "'%s' (%zu) is refused",
+		     bad[i].url, i);
+		T_HAS(err.msg, bad[i].text, "and the message says why");
+	}
+}
+
 int main(void)
 {
 	struct sky_store_opt small = { .part_bytes = 65536 };
 	char url[4096 + 8];
 
 	server_clean_env();
+	refused_options();
 	snprintf(url, sizeof(url), "%s", t_path("store"));
 	suite("directory", url, &small, ATOMIC | CONDITIONS | LISTS_UPLOADS | ODD_KEYS);
 	snprintf(url, sizeof(url), "file://%s", t_path("store2"));
