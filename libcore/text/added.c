@@ -1,18 +1,20 @@
-/* Finding added tokens in text: leftmost, then longest, as the Aho-Corasick matcher of `tokenizers` does. Most texts hold
- * few candidates, so a byte filter does nearly all the work. */
+/* Finding added tokens in text: leftmost, then longest, as the Aho-Corasick matcher of `tokenizers` does. Most texts
+ * hold few candidates, so a byte filter does nearly all the work. */
 #include "text/tok_int.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct edge { uint32_t key, node; };    /* key: (parent << 8 | byte) + 1 */
+struct edge {
+	uint32_t key, node;
+}; /* key: (parent << 8 | byte) + 1 */
 
 struct tok_trie {
-	bool first[256];        /* bytes that a token starts with */
-	int only;               /* the single such byte, or −1 */
-	struct edge *edge;      /* open hash, key 0 = free */
+	bool first[256];   /* bytes that a token starts with */
+	int only;          /* the single such byte, or −1 */
+	struct edge *edge; /* open hash, key 0 = free */
 	uint32_t mask;
-	const struct tok_added **token;         /* by node, NULL inside */
+	const struct tok_added **token; /* by node, NULL inside */
 	uint32_t n_node;
 };
 
@@ -151,7 +153,7 @@ static void strip_space(const struct tok_added *a, const uint8_t *p, size_t n, s
 }
 
 bool tok_trie_next(const struct tok_trie *t, const uint8_t *p, size_t n, size_t *pos, size_t floor, bool skip_special,
-                   struct tok_hit *hit)
+		   struct tok_hit *hit)
 {
 	size_t i = *pos, len = 0;
 
@@ -176,7 +178,7 @@ bool tok_trie_next(const struct tok_trie *t, const uint8_t *p, size_t n, size_t 
 		i += len;
 		if ((skip_special && (a->flags & ADDED_SPECIAL)) ||
 		    ((a->flags & ADDED_SINGLE_WORD) && !stands_alone(p, n, hit->from, hit->to))) {
-			continue;       /* what it covers is not searched again */
+			continue; /* what it covers is not searched again */
 		}
 		*pos = i;
 		hit->token = a;

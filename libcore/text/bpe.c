@@ -1,7 +1,7 @@
 /* One piece → ids, exactly: the pair of smallest rank merges first, the leftmost of equals.
  *
- * Short pieces scan for the minimum (everything lies in a few cache lines); long ones keep a heap, so a run of a million
- * equal characters costs n log n. */
+ * Short pieces scan for the minimum (everything lies in a few cache lines); long ones keep a heap, so a run of a
+ * million equal characters costs n log n. */
 #include "text/tok_int.h"
 
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 #define SCAN_MAX 48
 
 struct bpe_scratch {
-	uint32_t *id, *pos;             /* (cap) symbols and where they start in the piece */
-	uint32_t *next, *prev;          /* (cap) linked list for the heap variant */
+	uint32_t *id, *pos;    /* (cap) symbols and where they start in the piece */
+	uint32_t *next, *prev; /* (cap) linked list for the heap variant */
 	uint64_t *heap;
 	size_t n, cap, n_heap, heap_cap;
 };
@@ -109,7 +109,7 @@ static int merge_by_heap(const struct tok_merges *m, struct bpe_scratch *s, stru
 
 		if (s->id[i] == TOK_NO_ID || (j = s->next[i]) == UINT32_MAX ||
 		    tok_merges_find(m, s->id[i], s->id[j]) != (uint32_t)(top >> 32)) {
-			continue;       /* stale: one side has merged meanwhile */
+			continue; /* stale: one side has merged meanwhile */
 		}
 		s->id[i] = tok_merges_id(m, (uint32_t)(top >> 32));
 		s->id[j] = TOK_NO_ID;
@@ -137,7 +137,8 @@ static int merge_by_heap(const struct tok_merges *m, struct bpe_scratch *s, stru
 static inline void rank_neighbours(const struct tok_merges *m, const uint32_t *id, uint32_t *rank, size_t at, size_t n)
 {
 	const bool right = at + 1 < n, left = at > 0;
-	const uint64_t hr = tok_merges_hash(id[at], right ? id[at + 1] : 0), hl = tok_merges_hash(left ? id[at - 1] : 0, id[at]);
+	const uint64_t hr = tok_merges_hash(id[at], right ? id[at + 1] : 0),
+		       hl = tok_merges_hash(left ? id[at - 1] : 0, id[at]);
 	const bool try_right = right & tok_merges_maybe(m, hr), try_left = left & tok_merges_maybe(m, hl);
 
 	if (try_left) {
@@ -193,7 +194,10 @@ static void add_symbol(struct bpe_scratch *s, uint32_t id, size_t pos)
 	s->pos[s->n++] = (uint32_t)pos;
 }
 
-struct unknown { bool pending; size_t pos; };
+struct unknown {
+	bool pending;
+	size_t pos;
+};
 
 static void flush_unknown(const struct sky_tokenizer *t, struct bpe_scratch *s, struct unknown *u)
 {
@@ -203,9 +207,10 @@ static void flush_unknown(const struct sky_tokenizer *t, struct bpe_scratch *s, 
 	}
 }
 
-/* A character without a token: its bytes' tokens, the unknown token, or nothing. An unknown that waits for its neighbours
- * is not flushed by byte tokens: so does `tokenizers`. */
-static void missing_char(const struct sky_tokenizer *t, struct bpe_scratch *s, struct unknown *u, const uint8_t *p, size_t pos, size_t k)
+/* A character without a token: its bytes' tokens, the unknown token, or nothing. An unknown that waits for its
+ * neighbours is not flushed by byte tokens: so does `tokenizers`. */
+static void missing_char(const struct sky_tokenizer *t, struct bpe_scratch *s, struct unknown *u, const uint8_t *p,
+			 size_t pos, size_t k)
 {
 	bool all = t->byte_fallback;
 
@@ -250,7 +255,7 @@ static void chars_of(const struct sky_tokenizer *t, struct bpe_scratch *s, const
 {
 	struct unknown u = { false, 0 };
 
-	for (size_t i = 0; i < n; ) {
+	for (size_t i = 0; i < n;) {
 		unsigned k = t->byte_level ? 1 : uc_length(p[i]);
 		uint32_t id = t->byte_level ? t->byte_id[p[i]] : find_char(t, p, i, k, i + k == n);
 
@@ -295,7 +300,8 @@ void bpe_word_start(struct sky_encoder *e, const uint8_t *p, size_t n, struct bp
 		w->n = (uint32_t)one.n;
 	}
 	for (uint32_t i = 0; i + 1 < w->n; i++) {
-		w->rank[i] = t->merges.first ? t->merges.first[p[i] << 8 | p[i + 1]] : tok_merges_find(&t->merges, w->id[i], w->id[i + 1]);
+		w->rank[i] = t->merges.first ? t->merges.first[p[i] << 8 | p[i + 1]]
+					     : tok_merges_find(&t->merges, w->id[i], w->id[i + 1]);
 	}
 }
 
@@ -336,10 +342,12 @@ static void word_ranks(const struct tok_merges *m, struct bpe_word *w)
 	const uint32_t at = w->at, *id = w->id;
 
 	if (at + 1 < w->n) {
-		w->rank[at] = tok_merges_maybe(m, w->right) ? tok_merges_probe(m, id[at], id[at + 1], w->right) : TOK_NO_ID;
+		w->rank[at] =
+			tok_merges_maybe(m, w->right) ? tok_merges_probe(m, id[at], id[at + 1], w->right) : TOK_NO_ID;
 	}
 	if (at > 0) {
-		w->rank[at - 1] = tok_merges_maybe(m, w->left) ? tok_merges_probe(m, id[at - 1], id[at], w->left) : TOK_NO_ID;
+		w->rank[at - 1] =
+			tok_merges_maybe(m, w->left) ? tok_merges_probe(m, id[at - 1], id[at], w->left) : TOK_NO_ID;
 	}
 }
 
@@ -378,7 +386,7 @@ int ids_reserve(struct sky_ids *v, int64_t more, bool offsets, struct sky_err *e
 		}
 		v->id = p;
 	}
-	if ((offsets || v->off) && (cap > v->cap || !v->off)) {        /* both arrays have cap elements */
+	if ((offsets || v->off) && (cap > v->cap || !v->off)) { /* both arrays have cap elements */
 		p = sky_realloc_array(v->off, (size_t)cap, sizeof(*v->off));
 		if (!p) {
 			return sky_fail_mem(err, "token offsets");
@@ -404,7 +412,7 @@ int ids_add(struct sky_ids *v, uint32_t id, size_t off, bool offsets, struct sky
 }
 
 int bpe_merge(struct sky_encoder *e, const uint8_t *p, size_t n, struct sky_ids *out, const uint32_t *map, size_t base,
-              struct sky_err *err)
+	      struct sky_err *err)
 {
 	const struct sky_tokenizer *t = e->t;
 	const bool offsets = e->offsets;
@@ -444,7 +452,7 @@ int bpe_merge(struct sky_encoder *e, const uint8_t *p, size_t n, struct sky_ids 
 }
 
 int bpe_encode(struct sky_encoder *e, const uint8_t *p, size_t n, struct sky_ids *out, const uint32_t *map, size_t base,
-               struct sky_err *err)
+	       struct sky_err *err)
 {
 	const struct sky_tokenizer *t = e->t;
 

@@ -19,7 +19,8 @@ static bool is(const struct sky_jnode *v, const char *type)
 
 /* "X": {"type": "Sequence", list: [...]} or one component: calls add for each. */
 static int each(struct sky_tokenizer *t, const struct sky_jnode *v, const char *list,
-                int (*add)(struct sky_tokenizer *, const struct sky_jnode *, struct sky_err *), int depth, struct sky_err *err)
+		int (*add)(struct sky_tokenizer *, const struct sky_jnode *, struct sky_err *), int depth,
+		struct sky_err *err)
 {
 	int rc = 0;
 
@@ -54,7 +55,8 @@ static int pattern_of(const struct sky_jnode *v, struct tok_regex **r_p, char **
 		}
 		return tok_regex_new(r, TOK_ONIG, r_p, err);
 	}
-	return s ? tok_literal_new(s, strlen(s), r_p, err) : sky_fail(err, SKY_E_DATA, "\"pattern\" is neither a String nor a Regex");
+	return s ? tok_literal_new(s, strlen(s), r_p, err)
+		 : sky_fail(err, SKY_E_DATA, "\"pattern\" is neither a String nor a Regex");
 }
 
 static int text_of(const struct sky_jnode *v, const char *key, const char *def, char **out, struct sky_err *err)
@@ -131,7 +133,8 @@ static int add_norm(struct sky_tokenizer *t, const struct sky_jnode *v, struct s
 
 static int behavior_of(const struct sky_jnode *v, enum tok_behavior def, enum tok_behavior *out, struct sky_err *err)
 {
-	static const char *const names[] = { "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous" };
+	static const char *const names[] = { "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
+					     "Contiguous" };
 	const char *s;
 	int rc = sky_j_get_str(v, "behavior", names[def], &s, err);
 
@@ -290,9 +293,11 @@ static int add_template(struct sky_tokenizer *t, const struct sky_jnode *v, stru
 		if (sky_j_get(x, "Sequence")) {
 			n_seq++;
 		} else if (!ids) {
-			rc = sky_fail(err, SKY_E_DATA, "post-processor: special token \"%s\" has no ids", id ? id : "?");
+			rc = sky_fail(err, SKY_E_DATA, "post-processor: special token \"%s\" has no ids",
+				      id ? id : "?");
 		} else {
-			rc = n_seq ? add_ids(&t->post_after, &t->n_after, ids, false, err) : add_ids(&before, &n_before, ids, false, err);
+			rc = n_seq ? add_ids(&t->post_after, &t->n_after, ids, false, err)
+				   : add_ids(&before, &n_before, ids, false, err);
 		}
 	}
 	if (rc == 0 && n_seq != 1) {
@@ -348,7 +353,7 @@ static int add_pair(struct sky_tokenizer *t, const struct sky_jnode *v, struct s
 static int add_post(struct sky_tokenizer *t, const struct sky_jnode *v, struct sky_err *err)
 {
 	if (is(v, "ByteLevel")) {
-		return 0;       /* changes offsets only */
+		return 0; /* changes offsets only */
 	}
 	if (is(v, "TemplateProcessing")) {
 		return add_template(t, v, err);
@@ -400,7 +405,7 @@ static int add_dec(struct sky_tokenizer *t, const struct sky_jnode *v, struct sk
 }
 
 int tok_config_parts(struct sky_tokenizer *t, const struct sky_jnode *norm, const struct sky_jnode *pre,
-                     const struct sky_jnode *post, const struct sky_jnode *dec, struct sky_err *err)
+		     const struct sky_jnode *post, const struct sky_jnode *dec, struct sky_err *err)
 {
 	int rc = each(t, norm, "normalizers", add_norm, 0, err);
 
@@ -483,13 +488,14 @@ int tok_store_added(struct sky_tokenizer *t, const char *text, size_t n, uint32_
 		return sky_fail_mem(err, "added tokens");
 	}
 	k = t->byte_level ? tok_unmap(text, n, bytes) : -1;
-	rc = k < 0 ? tok_vocab_add(&t->vocab, text, n, id, TOK_FOREIGN, err) : tok_vocab_add(&t->vocab, bytes, (size_t)k, id, 0, err);
+	rc = k < 0 ? tok_vocab_add(&t->vocab, text, n, id, TOK_FOREIGN, err)
+		   : tok_vocab_add(&t->vocab, bytes, (size_t)k, id, 0, err);
 	free(bytes);
 	return rc;
 }
 
-/* Takes *a over or, when it is a duplicate, frees it. The id is the one `tokenizers` gives: that of the vocabulary, else the
- * next free one. want: the id that the file names, or −1. */
+/* Takes *a over or, when it is a duplicate, frees it. The id is the one `tokenizers` gives: that of the vocabulary,
+ * else the next free one. want: the id that the file names, or −1. */
 int tok_add_added(struct sky_tokenizer *t, struct tok_added *a, int64_t want, struct sky_err *err)
 {
 	int rc = 0;
@@ -503,7 +509,8 @@ int tok_add_added(struct sky_tokenizer *t, struct tok_added *a, int64_t want, st
 	if (a->id == TOK_NO_ID) {
 		a->id = t->next_added;
 		if (a->id < t->vocab.n_id && t->vocab.tok[a->id].len != TOK_NO_LEN) {
-			rc = sky_fail(err, SKY_E_DATA, "\"%s\" gets id %u, which another token of the vocabulary has", a->text, a->id);
+			rc = sky_fail(err, SKY_E_DATA, "\"%s\" gets id %u, which another token of the vocabulary has",
+				      a->text, a->id);
 		}
 		rc = rc < 0 ? rc : tok_store_added(t, a->text, a->n, a->id, err);
 	}
@@ -515,8 +522,9 @@ int tok_add_added(struct sky_tokenizer *t, struct tok_added *a, int64_t want, st
 	t->vocab.tok[a->id].flag |= TOK_ADDED | (a->flags & ADDED_SPECIAL ? TOK_SPECIAL : 0);
 	t->added[t->n_added++] = *a;
 	if (want >= 0 && want != (int64_t)a->id) {
-		rc = tok_warn(t, err, "%s: added token \"%s\" is listed with id %lld; tokenizers gives it %u, and so do we", t->name, a->text,
-		              (long long)want, a->id);
+		rc = tok_warn(t, err,
+			      "%s: added token \"%s\" is listed with id %lld; tokenizers gives it %u, and so do we",
+			      t->name, a->text, (long long)want, a->id);
 	}
 	return rc;
 }

@@ -97,7 +97,7 @@ static int add_lossy(struct sky_buf *out, const char *s, size_t n, struct sky_er
 
 struct list {
 	struct sky_buf text;
-	size_t *end;            /* (n) where text i ends */
+	size_t *end; /* (n) where text i ends */
 	size_t n, cap;
 };
 
@@ -125,7 +125,8 @@ static int list_add(struct list *l, const char *s, size_t n, struct sky_err *err
 }
 
 /* Replaces every match of d->pattern in one text. */
-static int dec_replace(const struct tok_dec *d, struct tok_match *m, const char *s, size_t n, struct list *to, struct sky_err *err)
+static int dec_replace(const struct tok_dec *d, struct tok_match *m, const char *s, size_t n, struct list *to,
+		       struct sky_err *err)
 {
 	size_t i = 0, last = SIZE_MAX, from, end;
 	int rc;
@@ -143,7 +144,8 @@ static int dec_replace(const struct tok_dec *d, struct tok_match *m, const char 
 }
 
 /* Every occurrence of a literal becomes other. */
-static int replace_literal(const char *s, size_t n, const char *what, const char *other, struct list *to, struct sky_err *err)
+static int replace_literal(const char *s, size_t n, const char *what, const char *other, struct list *to,
+			   struct sky_err *err)
 {
 	size_t k = strlen(what);
 	const char *end = s + n, *q;
@@ -248,11 +250,13 @@ static int dec_byte_level(const struct list *from, struct list *to, struct sky_e
 	return rc < 0 ? rc : list_end(to, err);
 }
 
-static int dec_wordpiece(const struct tok_dec *d, size_t i, const char *s, size_t n, struct list *to, struct sky_err *err)
+static int dec_wordpiece(const struct tok_dec *d, size_t i, const char *s, size_t n, struct list *to,
+			 struct sky_err *err)
 {
 	static const char *const cleanup[][2] = {
-		{ " .", "." }, { " ?", "?" }, { " !", "!" }, { " ,", "," }, { " ' ", "'" }, { " n't", "n't" }, { " 'm", "'m" },
-		{ " do not", " don't" }, { " 's", "'s" }, { " 've", "'ve" }, { " 're", "'re" },
+		{ " .", "." },   { " ?", "?" },     { " !", "!" },     { " ,", "," },
+		{ " ' ", "'" },  { " n't", "n't" }, { " 'm", "'m" },   { " do not", " don't" },
+		{ " 's", "'s" }, { " 've", "'ve" }, { " 're", "'re" },
 	};
 	struct list a = { SKY_BUF_INIT(SIZE_MAX / 2), NULL, 0, 0 }, b = a;
 	size_t k = strlen(d->text);
@@ -280,7 +284,8 @@ static int dec_wordpiece(const struct tok_dec *d, size_t i, const char *s, size_
 	return rc;
 }
 
-static int apply_each(const struct tok_dec *d, struct tok_match *m, const struct list *from, struct list *to, struct sky_err *err)
+static int apply_each(const struct tok_dec *d, struct tok_match *m, const struct list *from, struct list *to,
+		      struct sky_err *err)
 {
 	size_t at = 0;
 	int rc = 0;
@@ -309,7 +314,8 @@ static int apply_each(const struct tok_dec *d, struct tok_match *m, const struct
 	return rc;
 }
 
-static int apply(const struct tok_dec *d, struct tok_match *m, const struct list *from, struct list *to, struct sky_err *err)
+static int apply(const struct tok_dec *d, struct tok_match *m, const struct list *from, struct list *to,
+		 struct sky_err *err)
 {
 	int rc;
 
@@ -330,7 +336,8 @@ static bool hidden(const struct sky_tokenizer *t, int32_t id, int skip_special)
 {
 	const struct tok_vocab *v = &t->vocab;
 
-	return id < 0 || (uint32_t)id >= v->n_id || v->tok[id].len == TOK_NO_LEN || (skip_special && (v->tok[id].flag & TOK_SPECIAL));
+	return id < 0 || (uint32_t)id >= v->n_id || v->tok[id].len == TOK_NO_LEN ||
+	       (skip_special && (v->tok[id].flag & TOK_SPECIAL));
 }
 
 /* The token as the file spells it. */
@@ -350,8 +357,8 @@ static int add_spelled(const struct sky_tokenizer *t, int32_t id, struct list *l
 	return rc < 0 ? rc : list_end(l, err);
 }
 
-static int decode_chain(const struct sky_tokenizer *t, const int32_t *ids, int64_t n, int skip_special, struct sky_buf *out,
-                        struct sky_err *err)
+static int decode_chain(const struct sky_tokenizer *t, const int32_t *ids, int64_t n, int skip_special,
+			struct sky_buf *out, struct sky_err *err)
 {
 	struct list a = { SKY_BUF_INIT(SIZE_MAX / 2), NULL, 0, 0 }, b = a;
 	struct tok_match *m = NULL;
@@ -382,7 +389,8 @@ static int decode_chain(const struct sky_tokenizer *t, const int32_t *ids, int64
 	return rc;
 }
 
-int sky_decode(const struct sky_tokenizer *t, const int32_t *ids, int64_t n, int skip_special, struct sky_buf *out, struct sky_err *err)
+int sky_decode(const struct sky_tokenizer *t, const int32_t *ids, int64_t n, int skip_special, struct sky_buf *out,
+	       struct sky_err *err)
 {
 	struct sky_buf bytes = SKY_BUF_INIT(SIZE_MAX / 2);
 	int rc = 0;
@@ -392,7 +400,8 @@ int sky_decode(const struct sky_tokenizer *t, const int32_t *ids, int64_t n, int
 	}
 	for (int64_t i = 0; i < n && rc == 0; i++) {
 		if (!hidden(t, ids[i], skip_special)) {
-			rc = sky_buf_add(&bytes, t->vocab.bytes + t->vocab.tok[ids[i]].off, t->vocab.tok[ids[i]].len, err);
+			rc = sky_buf_add(&bytes, t->vocab.bytes + t->vocab.tok[ids[i]].off, t->vocab.tok[ids[i]].len,
+					 err);
 		}
 	}
 	rc = rc < 0 ? rc : add_lossy(out, bytes.ptr, bytes.n, err);

@@ -56,8 +56,8 @@ void sky_encoder_free(struct sky_encoder *e)
 }
 
 /* Normalized text without added tokens. */
-static int encode_plain(struct sky_encoder *e, const uint8_t *p, size_t n, const uint32_t *map, size_t base, struct sky_ids *out,
-                        struct sky_err *err)
+static int encode_plain(struct sky_encoder *e, const uint8_t *p, size_t n, const uint32_t *map, size_t base,
+			struct sky_ids *out, struct sky_err *err)
 {
 	/* offsets follow from the lengths of tokens only where every byte of the text is in one */
 	const bool fast = e->t->fast && !map && (e->t->all_bytes || !e->offsets) && !e->general;
@@ -74,15 +74,16 @@ static int encode_plain(struct sky_encoder *e, const uint8_t *p, size_t n, const
 	for (size_t i = 0; i < e->n_piece && rc == 0; i++) {
 		const struct tok_piece w = e->piece[i];
 
-		rc = fast && !map ? tok_words_encode(e, q + w.from, w.to - w.from, base + w.from, out, err) :
-		                    bpe_encode(e, q + w.from, w.to - w.from, out, map ? map + w.from : NULL, base + w.from, err);
+		rc = fast && !map ? tok_words_encode(e, q + w.from, w.to - w.from, base + w.from, out, err)
+				  : bpe_encode(e, q + w.from, w.to - w.from, out, map ? map + w.from : NULL,
+					       base + w.from, err);
 	}
 	return rc;
 }
 
 /* Text between added tokens that are matched in raw text: normalized, then searched for the others. */
-static int encode_gap(struct sky_encoder *e, const uint8_t *p, size_t n, size_t base, bool skip_special, struct sky_ids *out,
-                      struct sky_err *err)
+static int encode_gap(struct sky_encoder *e, const uint8_t *p, size_t n, size_t base, bool skip_special,
+		      struct sky_ids *out, struct sky_err *err)
 {
 	const struct tok_trie *trie = e->t->trie_norm;
 	struct tok_hit hit;
@@ -103,11 +104,13 @@ static int encode_gap(struct sky_encoder *e, const uint8_t *p, size_t n, size_t 
 		}
 		done = hit.to;
 	}
-	return rc < 0 || done >= n ? rc : encode_plain(e, p + done, n - done, map ? map + done : NULL, base + done, out, err);
+	return rc < 0 || done >= n
+		       ? rc
+		       : encode_plain(e, p + done, n - done, map ? map + done : NULL, base + done, out, err);
 }
 
-static int encode_text(struct sky_encoder *e, const uint8_t *p, size_t n, size_t base, bool skip_special, struct sky_ids *out,
-                       struct sky_err *err)
+static int encode_text(struct sky_encoder *e, const uint8_t *p, size_t n, size_t base, bool skip_special,
+		       struct sky_ids *out, struct sky_err *err)
 {
 	const struct tok_trie *trie = e->t->trie_raw;
 	struct tok_hit hit;
@@ -155,7 +158,7 @@ static size_t chunk_end(const uint8_t *p, size_t n, size_t from, size_t *in_bloc
 }
 
 static int encode_chunks(struct sky_encoder *e, const uint8_t *p, size_t n, bool skip_special, struct sky_ids *out,
-                         struct sky_err *err)
+			 struct sky_err *err)
 {
 	size_t in_block = 0, from = 0;
 	int rc = 0;
@@ -169,7 +172,8 @@ static int encode_chunks(struct sky_encoder *e, const uint8_t *p, size_t n, bool
 	return rc;
 }
 
-static int encode(struct sky_encoder *e, const char *text, size_t n, unsigned flags, struct sky_ids *out, struct sky_err *err)
+static int encode(struct sky_encoder *e, const char *text, size_t n, unsigned flags, struct sky_ids *out,
+		  struct sky_err *err)
 {
 	const struct sky_tokenizer *t = e->t;
 	const bool special = flags & SKY_ENC_SPECIAL, skip = flags & SKY_ENC_NO_ADDED;
@@ -183,8 +187,8 @@ static int encode(struct sky_encoder *e, const char *text, size_t n, unsigned fl
 		rc = ids_add(out, t->post_before[i], 0, e->offsets, err);
 	}
 	if (rc == 0) {
-		rc = t->chunked ? encode_chunks(e, (const uint8_t *)text, n, skip, out, err) :
-		                  encode_text(e, (const uint8_t *)text, n, 0, skip, out, err);
+		rc = t->chunked ? encode_chunks(e, (const uint8_t *)text, n, skip, out, err)
+				: encode_text(e, (const uint8_t *)text, n, 0, skip, out, err);
 	}
 	for (size_t i = 0; special && i < t->n_after && rc == 0; i++) {
 		rc = ids_add(out, t->post_after[i], n, e->offsets, err);
@@ -195,13 +199,15 @@ static int encode(struct sky_encoder *e, const char *text, size_t n, unsigned fl
 	return rc;
 }
 
-int sky_encode(struct sky_encoder *e, const char *text, size_t n, unsigned flags, struct sky_ids *out, struct sky_err *err)
+int sky_encode(struct sky_encoder *e, const char *text, size_t n, unsigned flags, struct sky_ids *out,
+	       struct sky_err *err)
 {
 	e->offsets = false;
 	return encode(e, text, n, flags, out, err);
 }
 
-int sky_encode_offsets(struct sky_encoder *e, const char *text, size_t n, unsigned flags, struct sky_ids *out, struct sky_err *err)
+int sky_encode_offsets(struct sky_encoder *e, const char *text, size_t n, unsigned flags, struct sky_ids *out,
+		       struct sky_err *err)
 {
 	e->offsets = true;
 	return encode(e, text, n, flags, out, err);
@@ -235,8 +241,9 @@ static int set_match(struct sky_tokenizer *t, struct sky_encoder *e, struct tok_
 	return rc;
 }
 
-/* Do the ids of a piece depend on nothing but its text, and those of its parts on nothing beyond the part? An unknown token
- * may join with its neighbour, prefix and suffix depend on the place in the word, and byte tokens must not merge. */
+/* Do the ids of a piece depend on nothing but its text, and those of its parts on nothing beyond the part? An unknown
+ * token may join with its neighbour, prefix and suffix depend on the place in the word, and byte tokens must not merge.
+ */
 static bool independent_parts(const struct sky_tokenizer *t)
 {
 	if (t->byte_level) {

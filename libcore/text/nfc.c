@@ -1,5 +1,5 @@
-/* Normal forms. Decompositions are libutf8proc's; ordering and composition are here, because `tokenizers` follows Unicode
- * 9.0: combining marks that came later do not take part in reordering. */
+/* Normal forms. Decompositions are libutf8proc's; ordering and composition are here, because `tokenizers` follows
+ * Unicode 9.0: combining marks that came later do not take part in reordering. */
 #include "text/unicode.h"
 
 #include <immintrin.h>
@@ -7,22 +7,25 @@
 #include <string.h>
 #include <utf8proc.h>
 
-struct range { uint32_t lo, hi; };
+struct range {
+	uint32_t lo, hi;
+};
 
 /* Marks younger than Unicode 9.0 that have a combining class now. */
 static const struct range young_marks[] = {
-	{ 0x7fd, 0x7fd }, { 0x898, 0x89f }, { 0x8ca, 0x8d3 }, { 0x9fe, 0x9fe }, { 0xc3c, 0xc3c }, { 0xd3b, 0xd3c }, { 0xeba, 0xeba },
-	{ 0x1715, 0x1715 }, { 0x1abf, 0x1ace }, { 0x1df6, 0x1dfa }, { 0xa82c, 0xa82c }, { 0x10d24, 0x10d27 }, { 0x10eab, 0x10eac },
-	{ 0x10efd, 0x10eff }, { 0x10f46, 0x10f50 }, { 0x10f82, 0x10f85 }, { 0x11070, 0x11070 }, { 0x1133b, 0x1133b },
-	{ 0x1145e, 0x1145e }, { 0x11839, 0x1183a }, { 0x1193d, 0x1193e }, { 0x11943, 0x11943 }, { 0x119e0, 0x119e0 },
-	{ 0x11a34, 0x11a34 }, { 0x11a47, 0x11a47 }, { 0x11a99, 0x11a99 }, { 0x11d42, 0x11d42 }, { 0x11d44, 0x11d45 },
-	{ 0x11d97, 0x11d97 }, { 0x11f41, 0x11f42 }, { 0x16ff0, 0x16ff1 }, { 0x1e08f, 0x1e08f }, { 0x1e130, 0x1e136 },
-	{ 0x1e2ae, 0x1e2ae }, { 0x1e2ec, 0x1e2ef }, { 0x1e4ec, 0x1e4ef },
+	{ 0x7fd, 0x7fd },     { 0x898, 0x89f },     { 0x8ca, 0x8d3 },     { 0x9fe, 0x9fe },     { 0xc3c, 0xc3c },
+	{ 0xd3b, 0xd3c },     { 0xeba, 0xeba },     { 0x1715, 0x1715 },   { 0x1abf, 0x1ace },   { 0x1df6, 0x1dfa },
+	{ 0xa82c, 0xa82c },   { 0x10d24, 0x10d27 }, { 0x10eab, 0x10eac }, { 0x10efd, 0x10eff }, { 0x10f46, 0x10f50 },
+	{ 0x10f82, 0x10f85 }, { 0x11070, 0x11070 }, { 0x1133b, 0x1133b }, { 0x1145e, 0x1145e }, { 0x11839, 0x1183a },
+	{ 0x1193d, 0x1193e }, { 0x11943, 0x11943 }, { 0x119e0, 0x119e0 }, { 0x11a34, 0x11a34 }, { 0x11a47, 0x11a47 },
+	{ 0x11a99, 0x11a99 }, { 0x11d42, 0x11d42 }, { 0x11d44, 0x11d45 }, { 0x11d97, 0x11d97 }, { 0x11f41, 0x11f42 },
+	{ 0x16ff0, 0x16ff1 }, { 0x1e08f, 0x1e08f }, { 0x1e130, 0x1e136 }, { 0x1e2ae, 0x1e2ae }, { 0x1e2ec, 0x1e2ef },
+	{ 0x1e4ec, 0x1e4ef },
 };
 /* Compatibility and canonical decompositions that came after 9.0. */
 static const struct range young_decompositions[] = {
-	{ 0x32ff, 0x32ff }, { 0xa7f2, 0xa7f4 }, { 0xab69, 0xab69 }, { 0x10781, 0x10785 }, { 0x10787, 0x107b0 }, { 0x107b2, 0x107ba },
-	{ 0x11938, 0x11938 }, { 0x1e030, 0x1e06d }, { 0x1f16c, 0x1f16c }, { 0x1fbf0, 0x1fbf9 },
+	{ 0x32ff, 0x32ff },   { 0xa7f2, 0xa7f4 },   { 0xab69, 0xab69 },   { 0x10781, 0x10785 }, { 0x10787, 0x107b0 },
+	{ 0x107b2, 0x107ba }, { 0x11938, 0x11938 }, { 0x1e030, 0x1e06d }, { 0x1f16c, 0x1f16c }, { 0x1fbf0, 0x1fbf9 },
 };
 
 #define N_OF(a) (sizeof(a) / sizeof((a)[0]))
@@ -54,14 +57,17 @@ static int decompose(uint32_t c, int compat, utf8proc_int32_t out[32])
 		out[0] = (utf8proc_int32_t)c;
 		return 1;
 	}
-	n = utf8proc_decompose_char((utf8proc_int32_t)c, out, 32, UTF8PROC_DECOMPOSE | (compat ? UTF8PROC_COMPAT : 0), &last);
+	n = utf8proc_decompose_char((utf8proc_int32_t)c, out, 32, UTF8PROC_DECOMPOSE | (compat ? UTF8PROC_COMPAT : 0),
+				    &last);
 	return n < 1 || n > 32 ? (out[0] = (utf8proc_int32_t)c, 1) : (int)n;
 }
 
 /* ---- composition: pair of code points → composite, in a small open hash ---- */
 
-#define N_PAIR 4096             /* about 940 pairs */
-static struct { uint32_t a, b, c; } pairs[N_PAIR];
+#define N_PAIR 4096 /* about 940 pairs */
+static struct {
+	uint32_t a, b, c;
+} pairs[N_PAIR];
 
 static unsigned pair_slot(uint32_t a, uint32_t b)
 {
@@ -148,7 +154,8 @@ void uc_nfc_bits(uint16_t *all, uint32_t n)
 
 /* ---- spans ---- */
 
-/* By lead byte: 1 where none of its characters has UC_NFC; ASCII, Latin, Cyrillic letters, most Han, Hangul syllables. */
+/* By lead byte: 1 where none of its characters has UC_NFC; ASCII, Latin, Cyrillic letters, most Han, Hangul syllables.
+ */
 static const uint8_t calm_lead[256] = {
 	[0x00 ... 0xcb] = 1, [0xd0] = 1, [0xd1] = 1, [0xe4 ... 0xe9] = 1, [0xeb] = 1, [0xec] = 1,
 };
@@ -159,7 +166,7 @@ static size_t nfc_span_scalar(const uint8_t *p, size_t n, size_t i)
 		unsigned k;
 
 		if (calm_lead[p[i]]) {
-			i++;    /* continuation bytes count as calm, so a step need not be a whole character */
+			i++; /* continuation bytes count as calm, so a step need not be a whole character */
 			continue;
 		}
 		if (uc_class(uc_decode(p + i, &k)) & UC_NFC) {
@@ -198,7 +205,7 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"))) static size_t nfc_span_av
 
 size_t uc_nfc_span(const uint8_t *p, size_t n)
 {
-	static int fast = -1;   /* every thread finds the same */
+	static int fast = -1; /* every thread finds the same */
 	int use = __atomic_load_n(&fast, __ATOMIC_RELAXED);
 
 	if (use < 0) {
@@ -209,7 +216,10 @@ size_t uc_nfc_span(const uint8_t *p, size_t n)
 	return use ? nfc_span_avx512(p, n) : nfc_span_scalar(p, n, 0);
 }
 
-struct chars { uint32_t *c; size_t n, cap; };
+struct chars {
+	uint32_t *c;
+	size_t n, cap;
+};
 
 static int chars_add(struct chars *v, uint32_t c, struct sky_err *err)
 {
@@ -252,7 +262,7 @@ static int reorder(struct chars *v, struct sky_err *err)
 		if (!key) {
 			return sky_fail_mem(err, "normal form of a text");
 		}
-		for (size_t k = i; k < j; k++) {        /* class, then place (41 bits hold any), then the character below */
+		for (size_t k = i; k < j; k++) { /* class, then place (41 bits hold any), then the character below */
 			key[k - i] = (uint64_t)combining_class(v->c[k]) << 56 | (uint64_t)(k - i) << 21 | v->c[k];
 		}
 		qsort(key, j - i, sizeof(*key), by_class);
@@ -268,7 +278,7 @@ static int reorder(struct chars *v, struct sky_err *err)
 static void compose_all(struct chars *v)
 {
 	size_t starter = SIZE_MAX, out = 0;
-	unsigned last = 0;      /* class of the last character kept behind the starter */
+	unsigned last = 0; /* class of the last character kept behind the starter */
 
 	for (size_t i = 0; i < v->n; i++) {
 		uint32_t c = v->c[i], m;
@@ -293,8 +303,8 @@ static void compose_all(struct chars *v)
 }
 
 /* One span [from, to) that starts and ends at characters which nothing before or behind can change. */
-static int normalize_span(const uint8_t *p, size_t from, size_t to, enum uc_form form, struct chars *v, struct sky_buf *out,
-                          struct uc_map *map, struct sky_err *err)
+static int normalize_span(const uint8_t *p, size_t from, size_t to, enum uc_form form, struct chars *v,
+			  struct sky_buf *out, struct uc_map *map, struct sky_err *err)
 {
 	const int compat = form == UC_NFKC_FORM || form == UC_NFKD_FORM;
 	utf8proc_int32_t d[32];
@@ -333,7 +343,8 @@ static int is_border(uint32_t c, enum uc_form form)
 	return c < 0x80 || (form == UC_NFC_FORM && !(uc_class(c) & UC_NFC));
 }
 
-int uc_normalize(const uint8_t *p, size_t n, enum uc_form form, struct sky_buf *out, struct uc_map *map, struct sky_err *err)
+int uc_normalize(const uint8_t *p, size_t n, enum uc_form form, struct sky_buf *out, struct uc_map *map,
+		 struct sky_err *err)
 {
 	struct chars v = { NULL, 0, 0 };
 	size_t i = 0;

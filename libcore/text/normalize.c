@@ -37,7 +37,8 @@ static int lower(struct tok_text *o, bool offsets, const uint8_t *p, size_t n, s
 	return rc;
 }
 
-static int strip(const struct tok_norm *s, struct tok_text *o, bool offsets, const uint8_t *p, size_t n, struct sky_err *err)
+static int strip(const struct tok_norm *s, struct tok_text *o, bool offsets, const uint8_t *p, size_t n,
+		 struct sky_err *err)
 {
 	size_t from = 0, to = n;
 	unsigned k;
@@ -73,7 +74,7 @@ static int strip_accents(struct tok_text *o, bool offsets, const uint8_t *p, siz
 }
 
 static int replace(struct sky_encoder *e, const struct tok_norm *s, struct tok_text *o, const uint8_t *p, size_t n,
-                   struct sky_err *err)
+		   struct sky_err *err)
 {
 	size_t i = 0, last = SIZE_MAX, from, to, n_text = strlen(s->text);
 	const bool offsets = e->offsets;
@@ -93,7 +94,7 @@ static int replace(struct sky_encoder *e, const struct tok_norm *s, struct tok_t
 }
 
 static int apply(struct sky_encoder *e, const struct tok_norm *s, struct tok_text *o, const uint8_t *p, size_t n,
-                 struct sky_err *err)
+		 struct sky_err *err)
 {
 	int rc;
 
@@ -146,7 +147,7 @@ static bool unchanged(const struct tok_norm *s, const uint8_t *p, size_t n)
 }
 
 int tok_normalize(struct sky_encoder *e, const uint8_t *p, size_t n, size_t base, const uint8_t **out_p, size_t *n_p,
-                  const uint32_t **map_p, struct sky_err *err)
+		  const uint32_t **map_p, struct sky_err *err)
 {
 	const struct sky_tokenizer *t = e->t;
 	const uint32_t *map = NULL;

@@ -43,9 +43,9 @@ static void take(struct sky_encoder *e)
 struct joiner {
 	struct sky_encoder *e;
 	enum tok_behavior behavior;
-	size_t from;            /* start of the piece being collected; SIZE_MAX: none */
-	size_t end;             /* its end so far */
-	bool matched;           /* kind of the last span */
+	size_t from;  /* start of the piece being collected; SIZE_MAX: none */
+	size_t end;   /* its end so far */
+	bool matched; /* kind of the last span */
 };
 
 static int flush(struct joiner *j, struct sky_err *err)
@@ -66,10 +66,10 @@ static int span(struct joiner *j, size_t from, size_t to, bool matched, struct s
 		return matched ? 0 : push(j->e, from, to, err);
 	case SPLIT_ISOLATED:
 		return push(j->e, from, to, err);
-	case SPLIT_PREVIOUS:    /* a match joins the text before it, unless that is a match */
+	case SPLIT_PREVIOUS: /* a match joins the text before it, unless that is a match */
 		join = matched && !j->matched;
 		break;
-	case SPLIT_NEXT:        /* text joins the match before it; a match after a match starts anew */
+	case SPLIT_NEXT: /* text joins the match before it; a match after a match starts anew */
 		join = !matched && j->matched;
 		break;
 	case SPLIT_CONTIGUOUS:
@@ -88,8 +88,8 @@ static int span(struct joiner *j, size_t from, size_t to, bool matched, struct s
 	return 0;
 }
 
-static int split_by_pattern(struct sky_encoder *e, const struct tok_pre *s, const struct tok_regex *pattern, const uint8_t *p,
-                            struct tok_piece piece, struct sky_err *err)
+static int split_by_pattern(struct sky_encoder *e, const struct tok_pre *s, const struct tok_regex *pattern,
+			    const uint8_t *p, struct tok_piece piece, struct sky_err *err)
 {
 	struct joiner j = { e, s->behavior, SIZE_MAX, 0, false };
 	const size_t n = piece.to - piece.from, base = piece.from;
@@ -114,7 +114,7 @@ static int split_by_pattern(struct sky_encoder *e, const struct tok_pre *s, cons
 
 /* Every character for which want() holds is a match. */
 static int split_by_class(struct sky_encoder *e, enum tok_behavior behavior, unsigned mask, const uint8_t *p,
-                          struct tok_piece piece, struct sky_err *err)
+			  struct tok_piece piece, struct sky_err *err)
 {
 	struct joiner j = { e, behavior, SIZE_MAX, 0, false };
 	size_t open = piece.from;
@@ -141,7 +141,7 @@ static int split_by_class(struct sky_encoder *e, enum tok_behavior behavior, uns
 static int split_words(struct sky_encoder *e, const uint8_t *p, struct tok_piece piece, struct sky_err *err)
 {
 	size_t open = piece.from;
-	int kind = 0, rc = 0;   /* 0 space, 1 word, 2 other */
+	int kind = 0, rc = 0; /* 0 space, 1 word, 2 other */
 	unsigned k;
 
 	for (size_t i = piece.from; i < piece.to && rc == 0; i += k) {
@@ -170,7 +170,8 @@ static struct tok_text *rewrite(struct sky_encoder *e, const uint8_t *p, const u
 	return o;
 }
 
-static int keep(struct sky_encoder *e, struct tok_text *o, const uint8_t *p, size_t from, size_t to, struct sky_err *err)
+static int keep(struct sky_encoder *e, struct tok_text *o, const uint8_t *p, size_t from, size_t to,
+		struct sky_err *err)
 {
 	int rc = sky_buf_add(&o->buf, p + from, to - from, err);
 
@@ -205,8 +206,8 @@ static int prefix_spaces(struct sky_encoder *e, struct tok_text *o, const uint8_
 	return rc;
 }
 
-static int metaspace_piece(struct sky_encoder *e, const struct tok_pre *s, struct tok_text *o, const uint8_t *p, struct tok_piece q,
-                           bool at_start, struct sky_err *err)
+static int metaspace_piece(struct sky_encoder *e, const struct tok_pre *s, struct tok_text *o, const uint8_t *p,
+			   struct tok_piece q, bool at_start, struct sky_err *err)
 {
 	size_t n_text = strlen(s->text);
 	int rc = 0;
@@ -222,7 +223,7 @@ static int metaspace_piece(struct sky_encoder *e, const struct tok_pre *s, struc
 }
 
 static int metaspace(struct sky_encoder *e, const struct tok_pre *s, struct tok_text *o, const uint8_t *p, bool first,
-                     struct sky_err *err)
+		     struct sky_err *err)
 {
 	int rc = 0;
 
@@ -238,7 +239,8 @@ static int metaspace(struct sky_encoder *e, const struct tok_pre *s, struct tok_
 
 /* ---- the steps ---- */
 
-static int step_piece(struct sky_encoder *e, const struct tok_pre *s, const uint8_t *p, struct tok_piece piece, struct sky_err *err)
+static int step_piece(struct sky_encoder *e, const struct tok_pre *s, const uint8_t *p, struct tok_piece piece,
+		      struct sky_err *err)
 {
 	switch (s->kind) {
 	case PRE_SPLIT:
@@ -258,8 +260,8 @@ static int step_piece(struct sky_encoder *e, const struct tok_pre *s, const uint
 	return 0;
 }
 
-static int step(struct sky_encoder *e, const struct tok_pre *s, const uint8_t **p, const uint32_t **map, size_t base, bool first,
-                struct sky_err *err)
+static int step(struct sky_encoder *e, const struct tok_pre *s, const uint8_t **p, const uint32_t **map, size_t base,
+		bool first, struct sky_err *err)
 {
 	int rc = 0;
 
@@ -282,7 +284,7 @@ static int step(struct sky_encoder *e, const struct tok_pre *s, const uint8_t **
 }
 
 int tok_pretokenize(struct sky_encoder *e, const uint8_t *p, size_t n, const uint32_t *map, size_t base, bool first,
-                    const uint8_t **out_p, const uint32_t **map_p, struct sky_err *err)
+		    const uint8_t **out_p, const uint32_t **map_p, struct sky_err *err)
 {
 	const struct sky_tokenizer *t = e->t;
 	int rc;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 struct tok_regex {
-	pcre2_code *code;       /* NULL: a literal */
+	pcre2_code *code; /* NULL: a literal */
 	char *literal;
 	size_t n_literal;
 };
@@ -22,12 +22,15 @@ struct tok_match {
 #define JIT_STACK_MAX (64u << 20)
 
 /* White_Space and its complement, to be put inside brackets. */
-#define SPACE "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
-#define NOT_SPACE "\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}" \
+#define SPACE \
+	"\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+#define NOT_SPACE \
+	"\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{" \
+	"2027}" \
 	"\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}"
 
 struct translation {
-	const char *p;          /* what is left of the pattern */
+	const char *p; /* what is left of the pattern */
 	enum tok_dialect dialect;
 	struct sky_buf out;
 	bool in_class;
@@ -36,19 +39,20 @@ struct translation {
 /* ---- categories: \p{X} plus the characters that PCRE2's tables lack ---- */
 
 static const char *const category_name[] = {
-	"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc",
-	"Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co",
-};      /* in the order of utf8proc_category_t */
+	"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
+	"Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co",
+}; /* in the order of utf8proc_category_t */
 
 /* For a bracket. */
 static int put_category(struct sky_buf *out, const char *name, struct sky_err *err)
 {
 	const size_t n = strlen(name);
-	const bool han = strcmp(name, "Han") == 0;      /* the script itself, not its extensions */
+	const bool han = strcmp(name, "Han") == 0; /* the script itself, not its extensions */
 	int rc = sky_buf_addf(out, err, han ? "\\p{sc:%s}" : "\\p{%s}", name);
 
 	for (size_t i = 0; i < uc_n_young && rc == 0 && (n <= 2 || han); i++) {
-		if (han ? (uc_class(uc_young[i].lo) & UC_HAN) != 0 : strncmp(category_name[uc_young[i].category], name, n) == 0) {
+		if (han ? (uc_class(uc_young[i].lo) & UC_HAN) != 0
+			: strncmp(category_name[uc_young[i].category], name, n) == 0) {
 			rc = sky_buf_addf(out, err, "\\x{%x}-\\x{%x}", uc_young[i].lo, uc_young[i].hi);
 		}
 	}
@@ -109,7 +113,7 @@ static int translate_escape(struct translation *t, struct sky_err *err)
 	case 'P':
 		return property(t, c == 'P', err);
 	case 'h':
-		if (t->dialect == TOK_ONIG) {   /* a hexadecimal digit there, a blank in PCRE2 */
+		if (t->dialect == TOK_ONIG) { /* a hexadecimal digit there, a blank in PCRE2 */
 			return sky_buf_adds(&t->out, in ? "0-9a-fA-F" : "[0-9a-fA-F]", err);
 		}
 		break;
@@ -224,11 +228,12 @@ int tok_regex_new(const char *pattern, enum tok_dialect dialect, struct tok_rege
 	struct translation t = { pattern, dialect, SKY_BUF_INIT(1 << 20), false };
 	/* in Ruby's syntax ^ and $ are line ends, in Rust's the ends of the text */
 	uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_NEVER_BACKSLASH_C |
-	                   (dialect == TOK_ONIG ? PCRE2_MULTILINE : PCRE2_DOLLAR_ENDONLY);
+			   (dialect == TOK_ONIG ? PCRE2_MULTILINE : PCRE2_DOLLAR_ENDONLY);
 	struct tok_regex *r = NULL;
 	unsigned char text[128];
 	PCRE2_SIZE off;
-	int code, rc = strlen(pattern) > 65536 ? sky_fail(err, SKY_E_LIMIT, "a pattern of more than 65536 bytes") : translate(&t, err);
+	int code, rc = strlen(pattern) > 65536 ? sky_fail(err, SKY_E_LIMIT, "a pattern of more than 65536 bytes")
+					       : translate(&t, err);
 
 	if (rc == 0 && !(r = calloc(1, sizeof(*r)))) {
 		rc = sky_fail_mem(err, "regular expression");
@@ -310,14 +315,15 @@ void tok_match_free(struct tok_match *m)
 }
 
 int tok_regex_find(const struct tok_regex *r, struct tok_match *m, const uint8_t *p, size_t n, size_t from, size_t last,
-                   size_t *at_p, size_t *end_p, struct sky_err *err)
+		   size_t *at_p, size_t *end_p, struct sky_err *err)
 {
 	unsigned char text[128];
 	PCRE2_SIZE *v;
 	int rc;
 
 	if (!r->code) {
-		const uint8_t *q = r->n_literal && from < n ? memmem(p + from, n - from, r->literal, r->n_literal) : NULL;
+		const uint8_t *q =
+			r->n_literal && from < n ? memmem(p + from, n - from, r->literal, r->n_literal) : NULL;
 
 		*at_p = q ? (size_t)(q - p) : n;
 		*end_p = *at_p + r->n_literal;
@@ -327,19 +333,21 @@ int tok_regex_find(const struct tok_regex *r, struct tok_match *m, const uint8_t
 		if (from > n) {
 			return 0;
 		}
-		rc = pcre2_match(r->code, (PCRE2_SPTR)(p ? p : (const uint8_t *)""), n, from, PCRE2_NO_UTF_CHECK, m->data, m->context);
+		rc = pcre2_match(r->code, (PCRE2_SPTR)(p ? p : (const uint8_t *)""), n, from, PCRE2_NO_UTF_CHECK,
+				 m->data, m->context);
 		if (rc == PCRE2_ERROR_NOMATCH) {
 			return 0;
 		}
 		if (rc < 0) {
 			pcre2_get_error_message(rc, text, sizeof(text));
-			return sky_fail(err, SKY_E_LIMIT, "a pattern of the tokenizer on a text of %zu bytes: %s", n, (char *)text);
+			return sky_fail(err, SKY_E_LIMIT, "a pattern of the tokenizer on a text of %zu bytes: %s", n,
+					(char *)text);
 		}
 		v = pcre2_get_ovector_pointer(m->data);
 		if (v[0] < v[1] || v[1] != last) {
 			break;
 		}
-		from += from < n ? uc_length(p[from]) : 1;      /* an empty match right behind the last one does not count */
+		from += from < n ? uc_length(p[from]) : 1; /* an empty match right behind the last one does not count */
 	}
 	*at_p = v[0];
 	*end_p = v[1];

@@ -1,11 +1,16 @@
-/* The known patterns, one character at a time. Each function returns the end of the piece that starts at i; the order of
- * its tests is the order of the alternatives in the regular expression. */
+/* The known patterns, one character at a time. Each function returns the end of the piece that starts at i; the order
+ * of its tests is the order of the alternatives in the regular expression. */
 #include "text/scan.h"
 
 #include <string.h>
 
-struct text { const uint8_t *p; size_t n; };
-struct ch { unsigned c, len; };         /* class bits; at the end of the text: 0, 0 */
+struct text {
+	const uint8_t *p;
+	size_t n;
+};
+struct ch {
+	unsigned c, len;
+}; /* class bits; at the end of the text: 0, 0 */
 
 static inline struct ch at(struct text t, size_t i)
 {
@@ -68,8 +73,8 @@ static inline size_t digits(struct text t, size_t i, int max)
 	return i;
 }
 
-/* \s*[\r\n]+ | \s+(?!\S) | \s+ where white space starts at i. newlines: the first alternative is there. whole: white space
- * that reaches the end of the text stays together, newlines or not. */
+/* \s*[\r\n]+ | \s+(?!\S) | \s+ where white space starts at i. newlines: the first alternative is there. whole: white
+ * space that reaches the end of the text stays together, newlines or not. */
 static inline size_t space(struct text t, size_t i, bool newlines, bool whole)
 {
 	size_t last = i, after_newline = 0, k = i;
@@ -145,7 +150,11 @@ static inline size_t piece_cl100k(struct text t, size_t i, unsigned letter, int 
 
 /* ---- o200k: words by case ---- */
 
-struct case_rules { unsigned not_word; bool contraction, slash; int n_digits; };
+struct case_rules {
+	unsigned not_word;
+	bool contraction, slash;
+	int n_digits;
+};
 
 static inline bool in_upper(unsigned c, unsigned not_word)
 {
@@ -225,7 +234,10 @@ static inline size_t piece_o200k(struct text t, size_t i, struct case_rules r)
 
 /* ---- DeepSeek: digits are cut out, then runs of CJK; the third pattern works inside what that leaves ---- */
 
-struct part { struct text t; bool cjk; };        /* up to the next digit or the next change between CJK and the rest */
+struct part {
+	struct text t;
+	bool cjk;
+}; /* up to the next digit or the next change between CJK and the rest */
 
 static inline bool is_cjk_at(struct text t, size_t i)
 {
@@ -307,7 +319,7 @@ static inline size_t piece_deepseek(struct text t, size_t i)
 	}
 	for (k = i + c.len; inside(s, k).len && !match_deepseek(s, k); k += inside(s, k).len) {
 	}
-	return k;       /* what no alternative matches stays together */
+	return k; /* what no alternative matches stays together */
 }
 
 /* ---- dispatch ---- */
@@ -372,16 +384,18 @@ SCALAR(SCAN_DEEPSEEK)
 scan_fn *scan_best(enum tok_scan kind, enum scan_isa isa)
 {
 	static scan_fn *const scalar[SCAN_COUNT] = {
-		[SCAN_GPT2] = scalar_SCAN_GPT2, [SCAN_DIGITS_GPT2] = scalar_SCAN_DIGITS_GPT2, [SCAN_CL100K] = scalar_SCAN_CL100K,
-		[SCAN_LLAMA3] = scalar_SCAN_LLAMA3, [SCAN_QWEN2] = scalar_SCAN_QWEN2, [SCAN_QWEN35] = scalar_SCAN_QWEN35,
-		[SCAN_O200K] = scalar_SCAN_O200K, [SCAN_TEKKEN] = scalar_SCAN_TEKKEN, [SCAN_KIMI] = scalar_SCAN_KIMI,
-		[SCAN_DEEPSEEK] = scalar_SCAN_DEEPSEEK,
+		[SCAN_GPT2] = scalar_SCAN_GPT2,     [SCAN_DIGITS_GPT2] = scalar_SCAN_DIGITS_GPT2,
+		[SCAN_CL100K] = scalar_SCAN_CL100K, [SCAN_LLAMA3] = scalar_SCAN_LLAMA3,
+		[SCAN_QWEN2] = scalar_SCAN_QWEN2,   [SCAN_QWEN35] = scalar_SCAN_QWEN35,
+		[SCAN_O200K] = scalar_SCAN_O200K,   [SCAN_TEKKEN] = scalar_SCAN_TEKKEN,
+		[SCAN_KIMI] = scalar_SCAN_KIMI,     [SCAN_DEEPSEEK] = scalar_SCAN_DEEPSEEK,
 	};
 	scan_fn *f = NULL;
 
 	__builtin_cpu_init();
 	if (isa >= SCAN_AVX512 && __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512vbmi") &&
-	    __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("bmi2")) {
+	    __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+	    __builtin_cpu_supports("bmi2")) {
 		f = scan_masked(kind, SCAN_AVX512);
 	}
 	if (!f && isa >= SCAN_AVX2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2")) {
@@ -400,19 +414,25 @@ scan_fn *scan_best(enum tok_scan kind, enum scan_isa isa)
 #define KIMI_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
 #define KIMI_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
 
-static const struct { enum tok_scan kind; const char *pattern; } known[] = {
+static const struct {
+	enum tok_scan kind;
+	const char *pattern;
+} known[] = {
 	{ SCAN_LLAMA3, SHORT "|" LEAD "\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" TAIL },
 	{ SCAN_QWEN2, SHORT "|" LEAD "\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" TAIL },
 	{ SCAN_QWEN35, SHORT "|" LEAD "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" TAIL },
-	{ SCAN_O200K, LEAD UPPER "*" LOWER "+" SHORT "?|" LEAD UPPER "+" LOWER "*" SHORT "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" TAIL },
+	{ SCAN_O200K, LEAD UPPER "*" LOWER "+" SHORT "?|" LEAD UPPER "+" LOWER "*" SHORT
+				 "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" TAIL },
 	{ SCAN_TEKKEN, LEAD UPPER "*" LOWER "+|" LEAD UPPER "+" LOWER "*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" TAIL },
-	{ SCAN_KIMI, "[\\p{Han}]+|" LEAD KIMI_UPPER "*" KIMI_LOWER "+" SHORT "?|" LEAD KIMI_UPPER "+" KIMI_LOWER "*" SHORT
-	  "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" TAIL },
+	{ SCAN_KIMI, "[\\p{Han}]+|" LEAD KIMI_UPPER "*" KIMI_LOWER "+" SHORT "?|" LEAD KIMI_UPPER "+" KIMI_LOWER
+		     "*" SHORT "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" TAIL },
 	{ SCAN_GPT2, "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+" },
 };
 static const char *const deepseek[3] = {
-	"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
-	"[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*"
+	"\\p{N}{1,3}",
+	"[一-龥぀-ゟ゠-ヿ]+",
+	"[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
+	"?[\\p{P}\\p{S}]+[\r\n]*"
 	"|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
 };
 
@@ -458,8 +478,8 @@ enum tok_scan scan_recognize(const struct tok_pre *pre, size_t n)
 		int same = 0;
 
 		for (int i = 0; i < 3; i++) {
-			same += pre[i].kind == PRE_SPLIT && pre[i].behavior == SPLIT_ISOLATED && !pre[i].invert && pre[i].source &&
-			        strcmp(pre[i].source, deepseek[i]) == 0;
+			same += pre[i].kind == PRE_SPLIT && pre[i].behavior == SPLIT_ISOLATED && !pre[i].invert &&
+				pre[i].source && strcmp(pre[i].source, deepseek[i]) == 0;
 		}
 		return same == 3 ? SCAN_DEEPSEEK : SCAN_NONE;
 	}

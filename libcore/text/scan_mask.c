@@ -2,9 +2,9 @@
  *
  * A window begins where a piece begins, so nothing before it matters (no pattern looks back). Each class of characters
  * becomes a bit mask with one bit per character: bytes are classified with vector compares, the bits of multi-byte
- * characters are squeezed to one with pext. Boundaries are then a few shifts and additions of masks. Only boundaries that
- * cannot depend on what follows the window are used; the next window begins at the last of them. Where a window decides
- * nothing, scan_char.c finds one piece.
+ * characters are squeezed to one with pext. Boundaries are then a few shifts and additions of masks. Only boundaries
+ * that cannot depend on what follows the window are used; the next window begins at the last of them. Where a window
+ * decides nothing, scan_char.c finds one piece.
  *
  * Names: m.L letters, N numbers, S white space, R \r and \n, P anything else; X all characters of the window. */
 #include "text/scan.h"
@@ -22,15 +22,15 @@
 /* Characters that follow an apostrophe and may still decide about a boundary, and one more. */
 #define LOOK_AHEAD 4
 
-enum { C_L = 1, C_N = 2, C_S = 4, C_R = 8, C_SP = 16, C_AP = 32, C_U = 64, C_PS = 128 };     /* classes of ASCII */
+enum { C_L = 1, C_N = 2, C_S = 4, C_R = 8, C_SP = 16, C_AP = 32, C_U = 64, C_PS = 128 }; /* classes of ASCII */
 
 struct masks {
-	uint64_t L, N, S, R, SP, AP, U, PS;     /* AP apostrophe, SP U+0020, U upper or title case, PS \p{P} or \p{S} */
-	uint64_t M, Xc, G;                      /* marks; Lm and Lo; Han or CJK where the pattern knows it */
+	uint64_t L, N, S, R, SP, AP, U, PS; /* AP apostrophe, SP U+0020, U upper or title case, PS \p{P} or \p{S} */
+	uint64_t M, Xc, G;                  /* marks; Lm and Lo; Han or CJK where the pattern knows it */
 	uint64_t slash, ascii_letter, ascii_mark;
-	uint64_t X, lead;                       /* characters; bytes that begin one */
-	unsigned n;                             /* characters */
-	bool ascii, cut;                        /* cut: X ends before the bytes do */
+	uint64_t X, lead; /* characters; bytes that begin one */
+	unsigned n;       /* characters */
+	bool ascii, cut;  /* cut: X ends before the bytes do */
 };
 
 /* Class byte of every ASCII character, in the order that vpermi2b wants. */
@@ -43,12 +43,13 @@ static uint8_t plain_lead[64];
 __attribute__((constructor)) static void fill_tables(void)
 {
 	for (int c = 0; c < 128; c++) {
-		bool upper = c >= 'A' && c <= 'Z', letter = upper || (c >= 'a' && c <= 'z'), digit = c >= '0' && c <= '9';
+		bool upper = c >= 'A' && c <= 'Z', letter = upper || (c >= 'a' && c <= 'z'),
+		     digit = c >= '0' && c <= '9';
 		bool space = c == ' ' || (c >= 9 && c <= 13);
 
 		class_of[c] = (uint8_t)((letter ? C_L : 0) | (upper ? C_U : 0) | (digit ? C_N : 0) | (space ? C_S : 0) |
-		                        (c == '\n' || c == '\r' ? C_R : 0) | (c == ' ' ? C_SP : 0) | (c == '\'' ? C_AP : 0) |
-		                        (c > 32 && c < 127 && !letter && !digit ? C_PS : 0));
+					(c == '\n' || c == '\r' ? C_R : 0) | (c == ' ' ? C_SP : 0) |
+					(c == '\'' ? C_AP : 0) | (c > 32 && c < 127 && !letter && !digit ? C_PS : 0));
 	}
 	for (int b = 0xe5; b <= 0xe8; b++) {
 		plain_lead[b & 63] = LEAD_CJK;
@@ -62,13 +63,13 @@ __attribute__((constructor)) static void fill_tables(void)
 
 struct family {
 	enum tok_scan kind;
-	bool fold;              /* contractions in any case */
-	bool case_words;        /* o200k */
-	bool suffix;            /* contractions end words */
-	bool slash;             /* punctuation takes [\r\n/]* */
+	bool fold;       /* contractions in any case */
+	bool case_words; /* o200k */
+	bool suffix;     /* contractions end words */
+	bool slash;      /* punctuation takes [\r\n/]* */
 	bool han, cjk;
-	bool whole;             /* white space up to the end of the text is one piece */
-	bool marks;             /* marks are letters */
+	bool whole; /* white space up to the end of the text is one piece */
+	bool marks; /* marks are letters */
 	bool gpt2, guard;
 	int n_digits;
 };
@@ -88,7 +89,7 @@ INLINE void classify_wide(const struct family f, const uint8_t *p, uint64_t open
 		open ^= bit;
 		if ((f.case_words && (c & UC_M)) || (f.han && (c & UC_HAN) && (c & (UC_L | UC_X)) != (UC_L | UC_X)) ||
 		    (f.guard && (c & UC_NUM) && !(c & UC_N))) {
-			m->X &= bit - 1;        /* rare kinds: leave them to the scanner by characters */
+			m->X &= bit - 1; /* rare kinds: leave them to the scanner by characters */
 			m->cut = true;
 			return;
 		}
@@ -127,10 +128,13 @@ INLINE WITH_BMI void squeeze(struct masks *m)
 }
 
 /* Lead bytes by what is known of their characters. */
-struct wide { uint64_t all, cjk, han, hangul, cased; };
+struct wide {
+	uint64_t all, cjk, han, hangul, cased;
+};
 
 /* The part of classification after the vector compares. */
-INLINE WITH_BMI void finish_masks(const struct family f, const uint8_t *p, struct wide w, unsigned n_bytes, struct masks *m)
+INLINE WITH_BMI void finish_masks(const struct family f, const uint8_t *p, struct wide w, unsigned n_bytes,
+				  struct masks *m)
 {
 	uint64_t open, plain = w.hangul | w.cjk | (f.cjk ? 0 : w.han);
 
@@ -142,7 +146,7 @@ INLINE WITH_BMI void finish_masks(const struct family f, const uint8_t *p, struc
 		return;
 	}
 	open = w.all & m->X;
-	if (open) {     /* a last character that the window cuts is left out */
+	if (open) { /* a last character that the window cuts is left out */
 		unsigned last = 63 - (unsigned)_lzcnt_u64(open);
 
 		if (last + uc_length(p[last]) > n_bytes) {
@@ -162,7 +166,8 @@ INLINE WITH_AVX512 void classify_avx512(const struct family f, const uint8_t *p,
 {
 	const __m512i v = _mm512_loadu_si512(p);
 	const __mmask64 high = _mm512_movepi8_mask(v);
-	const __m512i c = _mm512_maskz_permutex2var_epi8(~high, _mm512_loadu_si512(class_of), v, _mm512_loadu_si512(class_of + 64));
+	const __m512i c = _mm512_maskz_permutex2var_epi8(~high, _mm512_loadu_si512(class_of), v,
+							 _mm512_loadu_si512(class_of + 64));
 	struct wide w = { 0, 0, 0, 0, 0 };
 
 	m->L = _mm512_test_epi8_mask(c, _mm512_set1_epi8(C_L));
@@ -253,14 +258,14 @@ INLINE uint64_t thirds(uint64_t N)
  * blank splits off. */
 INLINE WITH_BMI uint64_t space_starts(const struct masks *m, uint64_t absorbed, uint64_t landed, uint64_t next)
 {
-	const uint64_t T = m->S & ~m->R;        /* blanks */
+	const uint64_t T = m->S & ~m->R; /* blanks */
 	const uint64_t after_newline = T & m->R << 1;
-	const uint64_t land = (T + after_newline) & ~T;        /* what follows the blanks behind a newline */
+	const uint64_t land = (T + after_newline) & ~T; /* what follows the blanks behind a newline */
 	uint64_t B = m->S & ~(m->S << 1) & ~absorbed;
 
 	B |= landed & m->S;
-	B |= T & next >> 1;                     /* \s+(?!\S) leaves the last blank */
-	B |= _pdep_u64(_pext_u64(~m->S, land), after_newline);         /* behind the last newline of a run */
+	B |= T & next >> 1;                                    /* \s+(?!\S) leaves the last blank */
+	B |= _pdep_u64(_pext_u64(~m->S, land), after_newline); /* behind the last newline of a run */
 	return B;
 }
 
@@ -271,7 +276,8 @@ INLINE WITH_BMI unsigned byte_of(const struct masks *m, unsigned i)
 }
 
 /* Contractions at the start of a piece: the piece ends behind them. */
-INLINE WITH_BMI uint64_t contractions(const struct family f, const uint8_t *p, size_t n, const struct masks *m, uint64_t L, uint64_t B)
+INLINE WITH_BMI uint64_t contractions(const struct family f, const uint8_t *p, size_t n, const struct masks *m,
+				      uint64_t L, uint64_t B)
 {
 	uint64_t open = m->AP & (B | 1);
 
@@ -283,7 +289,7 @@ INLINE WITH_BMI uint64_t contractions(const struct family f, const uint8_t *p, s
 		if (!k) {
 			continue;
 		}
-		k = k == 3 && p[at + 1] == 0xc5 ? 2 : k;        /* in characters */
+		k = k == 3 && p[at + 1] == 0xc5 ? 2 : k; /* in characters */
 		if (f.gpt2) {
 			B &= ~(2ull << i);
 		}
@@ -322,12 +328,12 @@ INLINE WITH_BMI uint64_t starts_cl100k(const struct family f, const uint8_t *p, 
 {
 	const uint64_t L = f.marks ? m->L | m->M : m->L, T = m->S & ~m->R;
 	const uint64_t P = m->X & ~(L | m->N | m->S);
-	const uint64_t start = P & ~(P << 1) & ~(m->SP << 1);           /* punctuation that begins a piece */
+	const uint64_t start = P & ~(P << 1) & ~(m->SP << 1); /* punctuation that begins a piece */
 	const uint64_t absorbed = m->R & P << 1;
 	const uint64_t landed = (m->R + absorbed) & ~m->R;
 	uint64_t B = start;
 
-	B |= L & ~(L << 1) & ~(T << 1) & ~(start << 1);                  /* words, without a character in front */
+	B |= L & ~(L << 1) & ~(T << 1) & ~(start << 1); /* words, without a character in front */
 	B |= f.n_digits == 1 ? m->N : thirds(m->N);
 	B |= space_starts(m, absorbed, landed, m->X & ~m->S);
 	return m->AP ? contractions(f, p, n, m, L, B) : B;
@@ -367,7 +373,8 @@ INLINE WITH_BMI uint64_t starts_o200k(const struct family f, const uint8_t *p, s
 {
 	const uint64_t L = m->L & ~m->G, T = m->S & ~m->R;
 	const uint64_t P = m->X & ~(m->L | m->N | m->S);
-	const uint64_t absorbed = f.slash && (m->slash & m->R << 1) ? newlines_and_slashes(m, P) : run_from(m->R, m->R & P << 1);
+	const uint64_t absorbed =
+		f.slash && (m->slash & m->R << 1) ? newlines_and_slashes(m, P) : run_from(m->R, m->R & P << 1);
 	const uint64_t landed = absorbed << 1 & ~absorbed & m->X;
 	const uint64_t P2 = P & ~absorbed;
 	const uint64_t start = P2 & ~(P2 << 1) & ~(m->SP << 1);
@@ -387,7 +394,7 @@ INLINE WITH_BMI uint64_t starts_deepseek(const struct masks *m)
 	const uint64_t change = m->G ^ m->G << 1, W = (m->L | m->M) & ~m->N, PS = m->PS, T = m->S & ~m->R;
 	const uint64_t other = m->X & ~(m->N | W | PS | m->S);
 	const uint64_t start = PS & (change | (~(PS << 1) & ~(m->SP << 1)));
-	const uint64_t joined = (start & m->ascii_mark) << 1 & m->ascii_letter;         /* an ASCII mark and letters */
+	const uint64_t joined = (start & m->ascii_mark) << 1 & m->ascii_letter; /* an ASCII mark and letters */
 	const uint64_t letters_end = (m->ascii_letter + joined) & ~m->ascii_letter;
 	const uint64_t absorbed = m->R & PS << 1 & ~change;
 	const uint64_t landed = (m->R + absorbed) & ~m->R;
@@ -470,17 +477,20 @@ INLINE size_t one_by_characters(const struct family f, const uint8_t *p, size_t 
 /* Positions of the bits of B, plus base. */
 INLINE WITH_AVX512 size_t extract_avx512(uint64_t B, size_t base, uint32_t *end)
 {
-	const __m512i iota = _mm512_set_epi8(63, 62, 61, 60, 59, 58, 57, 56, 55, 54, 53, 52, 51, 50, 49, 48, 47, 46, 45, 44, 43, 42, 41, 40,
-	                                     39, 38, 37, 36, 35, 34, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16,
-	                                     15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+	const __m512i iota =
+		_mm512_set_epi8(63, 62, 61, 60, 59, 58, 57, 56, 55, 54, 53, 52, 51, 50, 49, 48, 47, 46, 45, 44, 43, 42,
+				41, 40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20,
+				19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
 	const __m512i at = _mm512_maskz_compress_epi8(B, iota), from = _mm512_set1_epi32((int)base);
 	const size_t n = (size_t)_mm_popcnt_u64(B);
 
 	_mm512_storeu_si512(end, _mm512_add_epi32(from, _mm512_cvtepu8_epi32(_mm512_castsi512_si128(at))));
 	_mm512_storeu_si512(end + 16, _mm512_add_epi32(from, _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(at, 1))));
 	if (n > 32) {
-		_mm512_storeu_si512(end + 32, _mm512_add_epi32(from, _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(at, 2))));
-		_mm512_storeu_si512(end + 48, _mm512_add_epi32(from, _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(at, 3))));
+		_mm512_storeu_si512(end + 32,
+				    _mm512_add_epi32(from, _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(at, 2))));
+		_mm512_storeu_si512(end + 48,
+				    _mm512_add_epi32(from, _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(at, 3))));
 	}
 	return n;
 }
@@ -522,8 +532,16 @@ INLINE WITH_AVX2 size_t extract_avx2(uint64_t B, size_t base, uint32_t *end)
 
 #define PARAMETERS const uint8_t *p, size_t n, size_t *pos, uint32_t *end, size_t max
 #define SCANNERS(name, ...) \
-	static WITH_AVX512 size_t name##_avx512(PARAMETERS) { const struct family f = { __VA_ARGS__ }; LOOP(avx512, f) } \
-	static WITH_AVX2 size_t name##_avx2(PARAMETERS) { const struct family f = { __VA_ARGS__ }; LOOP(avx2, f) }
+	static WITH_AVX512 size_t name##_avx512(PARAMETERS) \
+	{ \
+		const struct family f = { __VA_ARGS__ }; \
+		LOOP(avx512, f) \
+	} \
+	static WITH_AVX2 size_t name##_avx2(PARAMETERS) \
+	{ \
+		const struct family f = { __VA_ARGS__ }; \
+		LOOP(avx2, f) \
+	}
 
 SCANNERS(gpt2, .kind = SCAN_GPT2, .gpt2 = true)
 SCANNERS(digits_gpt2, .kind = SCAN_DIGITS_GPT2, .gpt2 = true, .guard = true)
@@ -539,11 +557,16 @@ SCANNERS(deepseek, .kind = SCAN_DEEPSEEK, .cjk = true, .n_digits = 3)
 scan_fn *scan_masked(enum tok_scan kind, enum scan_isa isa)
 {
 	static scan_fn *const table[SCAN_COUNT][2] = {
-		[SCAN_GPT2] = { gpt2_avx2, gpt2_avx512 }, [SCAN_DIGITS_GPT2] = { digits_gpt2_avx2, digits_gpt2_avx512 },
-		[SCAN_CL100K] = { cl100k_avx2, cl100k_avx512 }, [SCAN_LLAMA3] = { llama3_avx2, llama3_avx512 },
-		[SCAN_QWEN2] = { qwen2_avx2, qwen2_avx512 }, [SCAN_QWEN35] = { qwen35_avx2, qwen35_avx512 },
-		[SCAN_O200K] = { o200k_avx2, o200k_avx512 }, [SCAN_TEKKEN] = { tekken_avx2, tekken_avx512 },
-		[SCAN_KIMI] = { kimi_avx2, kimi_avx512 }, [SCAN_DEEPSEEK] = { deepseek_avx2, deepseek_avx512 },
+		[SCAN_GPT2] = { gpt2_avx2, gpt2_avx512 },
+		[SCAN_DIGITS_GPT2] = { digits_gpt2_avx2, digits_gpt2_avx512 },
+		[SCAN_CL100K] = { cl100k_avx2, cl100k_avx512 },
+		[SCAN_LLAMA3] = { llama3_avx2, llama3_avx512 },
+		[SCAN_QWEN2] = { qwen2_avx2, qwen2_avx512 },
+		[SCAN_QWEN35] = { qwen35_avx2, qwen35_avx512 },
+		[SCAN_O200K] = { o200k_avx2, o200k_avx512 },
+		[SCAN_TEKKEN] = { tekken_avx2, tekken_avx512 },
+		[SCAN_KIMI] = { kimi_avx2, kimi_avx512 },
+		[SCAN_DEEPSEEK] = { deepseek_avx2, deepseek_avx512 },
 	};
 
 	return table[kind][isa == SCAN_AVX512];

@@ -1,6 +1,6 @@
-/* Rank files of tiktoken: lines of base64(token) and rank. A piece that is a token is taken whole; otherwise the adjacent
- * pair whose union has the smallest rank merges first. The file names no pattern and no special tokens: both come from the
- * file's name, or, for the Kimi family (tiktoken.model), from tokenizer_config.json beside it. */
+/* Rank files of tiktoken: lines of base64(token) and rank. A piece that is a token is taken whole; otherwise the
+ * adjacent pair whose union has the smallest rank merges first. The file names no pattern and no special tokens: both
+ * come from the file's name, or, for the Kimi family (tiktoken.model), from tokenizer_config.json beside it. */
 #include "text/tok_int.h"
 
 #include <stdio.h>
@@ -13,19 +13,23 @@
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 #define NOT_HAN "&&[^\\p{Han}]"
 
-static const char pattern_gpt2[] = "'(?:[sdmt]|ll|ve|re)| ?\\p{L}++| ?\\p{N}++| ?[^\\s\\p{L}\\p{N}]++|\\s++$|\\s+(?!\\S)|\\s";
-static const char pattern_cl100k[] =
-	"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)|\\s";
-static const char pattern_qwen[] =
-	"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+static const char pattern_gpt2[] =
+	"'(?:[sdmt]|ll|ve|re)| ?\\p{L}++| ?\\p{N}++| ?[^\\s\\p{L}\\p{N}]++|\\s++$|\\s+(?!\\S)|\\s";
+static const char pattern_cl100k[] = "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+| "
+				     "?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)|\\s";
+static const char pattern_qwen[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
+				   "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 static const char pattern_o200k[] =
 	WORDS("", "", CONTRACTION) "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-static const char pattern_kimi[] =
-	"[\\p{Han}]+|" WORDS(NOT_HAN, NOT_HAN, CONTRACTION) "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+static const char pattern_kimi[] = "[\\p{Han}]+|" WORDS(
+	NOT_HAN, NOT_HAN, CONTRACTION) "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
-struct special { const char *text; uint32_t id; };
+struct special {
+	const char *text;
+	uint32_t id;
+};
 static const struct rank_file {
-	const char *prefix;     /* of the file's name */
+	const char *prefix; /* of the file's name */
 	const char *pattern;
 	enum tok_scan scan;
 	bool nfc, kimi;
@@ -34,11 +38,27 @@ static const struct rank_file {
 	{ "r50k", pattern_gpt2, SCAN_GPT2, false, false, { { "<|endoftext|>", 50256 } } },
 	{ "gpt2", pattern_gpt2, SCAN_GPT2, false, false, { { "<|endoftext|>", 50256 } } },
 	{ "p50k", pattern_gpt2, SCAN_GPT2, false, false, { { "<|endoftext|>", 50256 } } },
-	{ "cl100k", pattern_cl100k, SCAN_CL100K, false, false,
-	  { { "<|endoftext|>", 100257 }, { "<|fim_prefix|>", 100258 }, { "<|fim_middle|>", 100259 }, { "<|fim_suffix|>", 100260 },
+	{ "cl100k",
+	  pattern_cl100k,
+	  SCAN_CL100K,
+	  false,
+	  false,
+	  { { "<|endoftext|>", 100257 },
+	    { "<|fim_prefix|>", 100258 },
+	    { "<|fim_middle|>", 100259 },
+	    { "<|fim_suffix|>", 100260 },
 	    { "<|endofprompt|>", 100276 } } },
-	{ "o200k", pattern_o200k, SCAN_O200K, false, false, { { "<|endoftext|>", 199999 }, { "<|endofprompt|>", 200018 } } },
-	{ "qwen", pattern_qwen, SCAN_QWEN2, true, false,
+	{ "o200k",
+	  pattern_o200k,
+	  SCAN_O200K,
+	  false,
+	  false,
+	  { { "<|endoftext|>", 199999 }, { "<|endofprompt|>", 200018 } } },
+	{ "qwen",
+	  pattern_qwen,
+	  SCAN_QWEN2,
+	  true,
+	  false,
 	  { { "<|endoftext|>", 151643 }, { "<|im_start|>", 151644 }, { "<|im_end|>", 151645 } } },
 	{ "tiktoken.model", pattern_kimi, SCAN_KIMI, false, true, { { NULL, 0 } } },
 };
@@ -50,8 +70,12 @@ static const struct rank_file {
 
 static int base64_value(char c)
 {
-	return c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? c - 'a' + 26 : c >= '0' && c <= '9' ? c - '0' + 52 :
-	       c == '+' ? 62 : c == '/' ? 63 : -1;
+	return c >= 'A' && c <= 'Z'   ? c - 'A'
+	       : c >= 'a' && c <= 'z' ? c - 'a' + 26
+	       : c >= '0' && c <= '9' ? c - '0' + 52
+	       : c == '+'             ? 62
+	       : c == '/'             ? 63
+				      : -1;
 }
 
 /* n characters; bytes written, or −1. */
@@ -102,10 +126,12 @@ static int load_ranks(struct sky_tokenizer *t, const char *p, size_t n, struct s
 		}
 		p += p < stop && *p == '\r';
 		if (k <= 0 || p != stop || stop[-1] == ' ') {
-			return sky_fail(err, SKY_E_DATA, "%s: line %lld: expected base64 of a token (at most 768 bytes) and its rank", t->name,
-			                (long long)line);
+			return sky_fail(err, SKY_E_DATA,
+					"%s: line %lld: expected base64 of a token (at most 768 bytes) and its rank",
+					t->name, (long long)line);
 		}
-		rc = tok_vocab_add(&t->vocab, bytes, (size_t)k, (uint32_t)(rank > TOK_MAX_ID ? TOK_MAX_ID + 1 : rank), TOK_MODEL, err);
+		rc = tok_vocab_add(&t->vocab, bytes, (size_t)k, (uint32_t)(rank > TOK_MAX_ID ? TOK_MAX_ID + 1 : rank),
+				   TOK_MODEL, err);
 		t->vocab.n_token++;
 		p = stop + 1;
 	}
@@ -210,7 +236,7 @@ static int set_steps(struct sky_tokenizer *t, const struct rank_file *k, struct 
 		if (!t->norm) {
 			return sky_fail_mem(err, "tokenizer");
 		}
-		t->norm[t->n_norm++].kind = NORM_FORM;  /* NFC */
+		t->norm[t->n_norm++].kind = NORM_FORM; /* NFC */
 		t->norm_nfc_only = true;
 	}
 	t->n_pre = 2;
@@ -257,8 +283,11 @@ int tok_open_tiktoken(const char *path, struct sky_tokenizer **t_p, struct sky_e
 		k = strncmp(base, kinds[i].prefix, strlen(kinds[i].prefix)) == 0 ? &kinds[i] : k;
 	}
 	if (!k) {
-		return sky_fail(err, SKY_E_DATA, "%s: a rank file does not say its pattern; the name must begin with r50k, p50k, gpt2, cl100k, "
-		                "o200k or qwen, or be tiktoken.model", path);
+		return sky_fail(
+			err, SKY_E_DATA,
+			"%s: a rank file does not say its pattern; the name must begin with r50k, p50k, gpt2, cl100k, "
+			"o200k or qwen, or be tiktoken.model",
+			path);
 	}
 	rc = sky_map_open(&m, path, err);
 	rc = rc < 0 ? rc : tok_new(path, &t, err);

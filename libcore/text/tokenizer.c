@@ -10,7 +10,10 @@ enum part { PART_NORM, PART_PRE, PART_POST, PART_DEC, PART_ADDED, PART_MODEL, PA
 static const char *const part_key[PART_COUNT] = {
 	"normalizer", "pre_tokenizer", "post_processor", "decoder", "added_tokens", "model",
 };
-struct extent { const char *p; size_t n; };
+struct extent {
+	const char *p;
+	size_t n;
+};
 
 int tok_warn(struct sky_tokenizer *t, struct sky_err *err, const char *fmt, ...)
 {
@@ -52,9 +55,13 @@ static int find_members(struct tj *j, const char *const *key, struct extent *out
 
 /* ---- the model ---- */
 
-struct spelling { char *bytes; size_t cap; };   /* scratch for unmapped token texts */
+struct spelling {
+	char *bytes;
+	size_t cap;
+}; /* scratch for unmapped token texts */
 
-static int unmap(const struct sky_tokenizer *t, struct spelling *sp, const char **s, size_t *n, bool *foreign, struct sky_err *err)
+static int unmap(const struct sky_tokenizer *t, struct spelling *sp, const char **s, size_t *n, bool *foreign,
+		 struct sky_err *err)
 {
 	int64_t k;
 
@@ -110,9 +117,9 @@ static int load_vocab(struct sky_tokenizer *t, struct extent at, struct sky_err 
 struct merge_load {
 	struct sky_tokenizer *t;
 	struct spelling sp;
-	struct sky_buf pair;    /* the union's text */
+	struct sky_buf pair; /* the union's text */
 	size_t n_prefix;
-	uint32_t guess;         /* unions mostly come in the order of their ids */
+	uint32_t guess; /* unions mostly come in the order of their ids */
 };
 
 static uint32_t find_union(struct merge_load *l)
@@ -163,7 +170,9 @@ static int load_merge(struct merge_load *l, const char *a, size_t n_a, const cha
 	id[2] = rc == 0 && l->pair.ptr ? find_union(l) : TOK_NO_ID;
 	if (rc == 0 && (id[0] == TOK_NO_ID || id[1] == TOK_NO_ID || id[2] == TOK_NO_ID)) {
 		return sky_fail(err, SKY_E_DATA, "%s: merge %u: %s is not in the vocabulary", t->name, t->merges.n_rank,
-		                id[0] == TOK_NO_ID ? "its first part" : id[1] == TOK_NO_ID ? "its second part" : "the union");
+				id[0] == TOK_NO_ID   ? "its first part"
+				: id[1] == TOK_NO_ID ? "its second part"
+						     : "the union");
 	}
 	t->merges_of_bytes |= bytes;
 	return rc < 0 ? rc : tok_merges_add(&t->merges, id[0], id[1], t->merges.n_rank, id[2], err);
@@ -256,11 +265,19 @@ static int load_flags(struct sky_tokenizer *t, const struct sky_jnode *v, char *
 
 /* What is left of the model object without its two tables, as a small document. */
 static int model_flags(struct sky_tokenizer *t, struct tj *j, struct extent *vocab, struct extent *merges, char **unk_p,
-                       struct sky_err *err)
+		       struct sky_err *err)
 {
 	static const char *const key[] = {
-		"vocab", "merges", "type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
-		"byte_fallback", "ignore_merges",
+		"vocab",
+		"merges",
+		"type",
+		"dropout",
+		"unk_token",
+		"continuing_subword_prefix",
+		"end_of_word_suffix",
+		"fuse_unk",
+		"byte_fallback",
+		"ignore_merges",
 	};
 	struct extent at[10] = { { NULL, 0 } };
 	struct sky_buf small = SKY_BUF_INIT(1 << 20);
@@ -296,7 +313,8 @@ void tok_find_bytes(struct sky_tokenizer *t)
 		char c = (char)b;
 
 		snprintf(name, sizeof(name), "<0x%02X>", b);
-		t->byte_id[b] = t->byte_level ? tok_vocab_find(&t->vocab, &c, 1, false) : tok_vocab_find(&t->vocab, name, 6, false);
+		t->byte_id[b] = t->byte_level ? tok_vocab_find(&t->vocab, &c, 1, false)
+					      : tok_vocab_find(&t->vocab, name, 6, false);
 		if (t->byte_id[b] == TOK_NO_ID && b != 0xc0 && b != 0xc1 && b < 0xf5) {
 			t->all_bytes = false;
 		}
@@ -423,7 +441,8 @@ int sky_tokenizer_open(const char *path, struct sky_tokenizer **t_p, struct sky_
 			rc = sky_path_join(file, sizeof(file), path, "tiktoken.model", err);
 		}
 		if (rc == 0 && !sky_file_exists(file)) {
-			return sky_fail(err, SKY_E_MISSING, "%s: no tokenizer.json and no tiktoken.model in this folder", path);
+			return sky_fail(err, SKY_E_MISSING,
+					"%s: no tokenizer.json and no tiktoken.model in this folder", path);
 		}
 	}
 	if (rc < 0) {
@@ -434,7 +453,8 @@ int sky_tokenizer_open(const char *path, struct sky_tokenizer **t_p, struct sky_
 	}
 	rc = sky_map_open(&m, file, err);
 	if (rc == 0 && m.n > SKY_MAX_JSON_BYTES) {
-		rc = sky_fail(err, SKY_E_LIMIT, "%s: larger than %llu bytes", file, (unsigned long long)SKY_MAX_JSON_BYTES);
+		rc = sky_fail(err, SKY_E_LIMIT, "%s: larger than %llu bytes", file,
+			      (unsigned long long)SKY_MAX_JSON_BYTES);
 	}
 	rc = rc < 0 ? rc : sky_tokenizer_parse((const char *)m.ptr, m.n, file, t_p, err);
 	sky_map_close(&m);

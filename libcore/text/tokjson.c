@@ -1,5 +1,5 @@
-/* A scanner over the text of a tokenizer.json: vocabulary and merges are hundreds of thousands of short strings, too many
- * for a tree of nodes. Everything else of the file goes through base/json.h. */
+/* A scanner over the text of a tokenizer.json: vocabulary and merges are hundreds of thousands of short strings, too
+ * many for a tree of nodes. Everything else of the file goes through base/json.h. */
 #include "text/tok_int.h"
 
 #include <string.h>
@@ -54,7 +54,10 @@ static int hex4(struct tj *j, uint32_t *v_p, struct sky_err *err)
 	}
 	for (int i = 0; i < 4; i++) {
 		int c = (unsigned char)j->p[i];
-		int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+		int d = c >= '0' && c <= '9'   ? c - '0'
+			: c >= 'a' && c <= 'f' ? c - 'a' + 10
+			: c >= 'A' && c <= 'F' ? c - 'A' + 10
+					       : -1;
 
 		if (d < 0) {
 			return tj_fail(j, "bad \\u escape", err);

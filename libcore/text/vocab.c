@@ -87,7 +87,8 @@ int tok_vocab_add(struct tok_vocab *v, const char *s, size_t n, uint32_t id, uns
 	int rc;
 
 	if (id > TOK_MAX_ID) {
-		return sky_fail(err, SKY_E_LIMIT, "token id %u is larger than %u, the largest that is supported", id, TOK_MAX_ID);
+		return sky_fail(err, SKY_E_LIMIT, "token id %u is larger than %u, the largest that is supported", id,
+				TOK_MAX_ID);
 	}
 	if (n >= TOK_NO_LEN) {
 		return sky_fail(err, SKY_E_LIMIT, "a token of %zu bytes", n);
@@ -163,8 +164,8 @@ uint32_t tok_vocab_find(const struct tok_vocab *v, const char *s, size_t n, bool
 	for (uint64_t i = h & v->mask; v->slot[i] != UINT64_MAX; i = (i + 1) & v->mask) {
 		uint32_t id = (uint32_t)v->slot[i];
 
-		if (v->slot[i] >> 32 == h >> 32 && v->tok[id].len == n && !(v->tok[id].flag & TOK_FOREIGN) == !foreign &&
-		    memcmp(v->bytes + v->tok[id].off, s, n) == 0) {
+		if (v->slot[i] >> 32 == h >> 32 && v->tok[id].len == n &&
+		    !(v->tok[id].flag & TOK_FOREIGN) == !foreign && memcmp(v->bytes + v->tok[id].off, s, n) == 0) {
 			return id;
 		}
 	}
@@ -181,7 +182,8 @@ void tok_vocab_release(struct tok_vocab *v)
 
 /* ---- merges ---- */
 
-int tok_merges_add(struct tok_merges *m, uint32_t left, uint32_t right, uint32_t rank, uint32_t new_id, struct sky_err *err)
+int tok_merges_add(struct tok_merges *m, uint32_t left, uint32_t right, uint32_t rank, uint32_t new_id,
+		   struct sky_err *err)
 {
 	if (rank > TOK_MAX_RANK) {
 		return sky_fail(err, SKY_E_LIMIT, "more than %u merges", TOK_MAX_RANK);

@@ -2,42 +2,44 @@
  *
  * Words of at most 15 bytes sit in 32-byte entries, two to a cache line, keyed by their bytes; longer ones in a second
  * table. On a miss a piece is first cut where no token of the vocabulary can cross (exact: every merge makes a token),
- * which turns long Chinese or Japanese runs into words that repeat; then bpe.c merges. Memory is bounded: the short table
- * grows to SHORT_MAX lines and then replaces, the long one is emptied when its store is full. */
+ * which turns long Chinese or Japanese runs into words that repeat; then bpe.c merges. Memory is bounded: the short
+ * table grows to SHORT_MAX lines and then replaces, the long one is emptied when its store is full. */
 #include "text/scan.h"
 
 #include <emmintrin.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH 512               /* pieces scanned together */
-#define PARTS 2048              /* and parts of them that are hashed, fetched and merged together, at most */
-#define MISSES 256              /* new words among these */
-#define SHORT_MIN 15            /* log2 of the lines at the start: 2 MiB */
-#define SHORT_MAX 19            /* at most: 32 MiB */
-#define SPILL_MAX (4u << 20)    /* ids of words with more than three */
+#define BATCH 512            /* pieces scanned together */
+#define PARTS 2048           /* and parts of them that are hashed, fetched and merged together, at most */
+#define MISSES 256           /* new words among these */
+#define SHORT_MIN 15         /* log2 of the lines at the start: 2 MiB */
+#define SHORT_MAX 19         /* at most: 32 MiB */
+#define SPILL_MAX (4u << 20) /* ids of words with more than three */
 #define LONG_SLOTS (1u << 17)
 #define LONG_BYTES (16u << 20)
-#define LONG_WORD 255           /* longer pieces are merged anew each time */
+#define LONG_WORD 255 /* longer pieces are merged anew each time */
 
 #define COUNT_SPILLED 0xffu
 
-struct entry {                  /* all zero: free */
-	uint64_t key[2];        /* bytes, zero padded; the last byte is the length */
+struct entry {           /* all zero: free */
+	uint64_t key[2]; /* bytes, zero padded; the last byte is the length */
 	uint32_t id[3];
-	uint32_t count;         /* 1 to 3, or COUNT_SPILLED: id[0] is the place in spill, id[1] the number */
+	uint32_t count; /* 1 to 3, or COUNT_SPILLED: id[0] is the place in spill, id[1] the number */
 };
-struct word_line { struct entry e[2]; };
+struct word_line {
+	struct entry e[2];
+};
 
 struct long_slot {
-	uint64_t hash;          /* 0: free */
-	uint32_t at, n;         /* its bytes in store, the ids behind them (aligned) */
+	uint64_t hash;  /* 0: free */
+	uint32_t at, n; /* its bytes in store, the ids behind them (aligned) */
 	uint32_t n_ids;
 };
 
 struct tok_words {
 	struct word_line *line;
-	int shift;              /* 64 − log2 of the lines */
+	int shift; /* 64 − log2 of the lines */
 	uint32_t n_used, n_limit;
 	uint8_t victim;
 	uint32_t *spill;
@@ -45,15 +47,15 @@ struct tok_words {
 	struct long_slot *slot;
 	char *store;
 	size_t n_store, n_long;
-	struct sky_ids one;     /* ids of a miss */
+	struct sky_ids one; /* ids of a miss */
 	scan_fn *scan;
-	uint32_t end[BATCH + SCAN_SLACK];       /* of the pieces */
-	uint32_t stop[PARTS];                   /* of the parts */
-	bool cut[PARTS];                        /* not a whole piece */
+	uint32_t end[BATCH + SCAN_SLACK]; /* of the pieces */
+	uint32_t stop[PARTS];             /* of the parts */
+	bool cut[PARTS];                  /* not a whole piece */
 	uint64_t key[PARTS][2], hash[PARTS];
-	const struct entry *hit[PARTS];         /* in the table or the lexicon; NULL: new or long */
-	uint32_t learnt[PARTS];                 /* parts whose entry the lexicon gave */
-	uint32_t missed[MISSES];                /* parts that were merged */
+	const struct entry *hit[PARTS]; /* in the table or the lexicon; NULL: new or long */
+	uint32_t learnt[PARTS];         /* parts whose entry the lexicon gave */
+	uint32_t missed[MISSES];        /* parts that were merged */
 	struct bpe_word word[MISSES], *active[MISSES];
 	size_t n_learnt, n_missed;
 };
@@ -106,7 +108,8 @@ int tok_words_prepare(struct sky_tokenizer *t, struct sky_err *err)
 		return sky_fail_mem(err, "tokenizer");
 	}
 	for (uint32_t id = 0; id < t->vocab.n_id; id++) {
-		if ((t->vocab.tok[id].flag & TOK_MODEL) && !(t->vocab.tok[id].flag & TOK_FOREIGN) && t->vocab.tok[id].len != TOK_NO_LEN) {
+		if ((t->vocab.tok[id].flag & TOK_MODEL) && !(t->vocab.tok[id].flag & TOK_FOREIGN) &&
+		    t->vocab.tok[id].len != TOK_NO_LEN) {
 			note_token(t, (const uint8_t *)t->vocab.bytes + t->vocab.tok[id].off, t->vocab.tok[id].len);
 		}
 	}
@@ -276,7 +279,8 @@ static inline void load_key(const uint8_t *p, size_t n, size_t room, uint64_t ke
 	__m128i v;
 
 	if (room >= 16) {
-		v = _mm_and_si128(_mm_loadu_si128((const __m128i *)p), _mm_loadu_si128((const __m128i *)(keep + 15 - n)));
+		v = _mm_and_si128(_mm_loadu_si128((const __m128i *)p),
+				  _mm_loadu_si128((const __m128i *)(keep + 15 - n)));
 		_mm_storeu_si128((__m128i *)key, v);
 	} else {
 		key[0] = key[1] = 0;
@@ -330,14 +334,15 @@ static const struct entry *lexicon_find(const struct sky_tokenizer *t, const uin
 		if (same_key(&l->e[1], key)) {
 			return &l->e[1];
 		}
-		if (!l->e[1].count) {   /* entries fill a line from its front */
+		if (!l->e[1].count) { /* entries fill a line from its front */
 			return NULL;
 		}
 	}
 }
 
 /* Does a piece with the bytes of this token become the token? Always with ignore_merges; else nearly always. */
-static int mark_token(struct sky_tokenizer *t, struct sky_encoder *e, uint32_t id, struct sky_ids *ids, struct sky_err *err)
+static int mark_token(struct sky_tokenizer *t, struct sky_encoder *e, uint32_t id, struct sky_ids *ids,
+		      struct sky_err *err)
 {
 	struct tok_token *k = &t->vocab.tok[id];
 	const uint8_t *s = (const uint8_t *)t->vocab.bytes + k->off;
@@ -395,13 +400,15 @@ static int add_ids(struct sky_ids *out, const void *id, int64_t n, struct sky_er
 	return rc;
 }
 
-static int merge_long(struct sky_encoder *e, const uint8_t *p, size_t n, bool part, struct sky_ids *out, struct sky_err *err)
+static int merge_long(struct sky_encoder *e, const uint8_t *p, size_t n, bool part, struct sky_ids *out,
+		      struct sky_err *err)
 {
 	return part ? bpe_merge(e, p, n, out, NULL, 0, err) : bpe_encode(e, p, n, out, NULL, 0, err);
 }
 
 /* More than 15 bytes. part: see KEY_OF_PART. */
-static int encode_long(struct sky_encoder *e, const uint8_t *p, size_t n, bool part, struct sky_ids *out, struct sky_err *err)
+static int encode_long(struct sky_encoder *e, const uint8_t *p, size_t n, bool part, struct sky_ids *out,
+		       struct sky_err *err)
 {
 	struct tok_words *w = e->words;
 	const int64_t n_before = out->n;
@@ -442,8 +449,8 @@ static int encode_long(struct sky_encoder *e, const uint8_t *p, size_t n, bool p
 
 /* ---- a batch ---- */
 
-/* Is a piece worth cutting? Text of 3-byte characters is, as few of its pieces repeat, and what is too long for the table.
- * The test that nearly always fails comes first: the length alone is a coin toss. */
+/* Is a piece worth cutting? Text of 3-byte characters is, as few of its pieces repeat, and what is too long for the
+ * table. The test that nearly always fails comes first: the length alone is a coin toss. */
 static inline bool wants_cutting(const struct sky_tokenizer *t, const uint8_t *p, size_t n)
 {
 	if ((p[0] < 0xe2) & (p[n > 1] < 0xe3) & (n <= 15)) {
@@ -452,10 +459,10 @@ static inline bool wants_cutting(const struct sky_tokenizer *t, const uint8_t *p
 	return t->cut_pair && n > 5 && (!t->byte_level || !is_ascii(p, n));
 }
 
-/* Ends of the parts of the pieces k and following, the first of which may have begun before start. As many as fit. begin:
- * where piece k begins. */
-static size_t part_batch(const struct sky_tokenizer *t, struct tok_words *w, const uint8_t *p, size_t begin, size_t start, size_t k,
-                         size_t count)
+/* Ends of the parts of the pieces k and following, the first of which may have begun before start. As many as fit.
+ * begin: where piece k begins. */
+static size_t part_batch(const struct sky_tokenizer *t, struct tok_words *w, const uint8_t *p, size_t begin,
+			 size_t start, size_t k, size_t count)
 {
 	size_t n = 0;
 
@@ -479,11 +486,12 @@ static size_t part_batch(const struct sky_tokenizer *t, struct tok_words *w, con
 	return n;
 }
 
-/* With ignore_merges a whole piece that is in the vocabulary is that token, whatever merging would make of it; a part of a
- * piece is always merged. The two have different keys then. */
+/* With ignore_merges a whole piece that is in the vocabulary is that token, whatever merging would make of it; a part
+ * of a piece is always merged. The two have different keys then. */
 #define KEY_OF_PART ((uint64_t)0x80 << 56)
 
-static void hash_batch(const struct sky_tokenizer *t, struct tok_words *w, const uint8_t *p, size_t start, size_t n, size_t count)
+static void hash_batch(const struct sky_tokenizer *t, struct tok_words *w, const uint8_t *p, size_t start, size_t n,
+		       size_t count)
 {
 	const uint64_t part = t->ignore_merges ? KEY_OF_PART : 0;
 
@@ -532,7 +540,7 @@ static size_t settle_batch(struct sky_encoder *e, const uint8_t *p, size_t start
 		const uint32_t k = w->learnt[i];
 		const size_t from = k ? w->stop[k - 1] : start;
 
-		w->hit[k] = t->lexicon ? lexicon_find(t, w->key[k], w->hash[k]) : NULL;        /* holds no key of a part */
+		w->hit[k] = t->lexicon ? lexicon_find(t, w->key[k], w->hash[k]) : NULL; /* holds no key of a part */
 		if (w->hit[k]) {
 			w->learnt[w->n_learnt++] = k;
 		} else if (w->n_missed < MISSES) {
@@ -547,7 +555,8 @@ static size_t settle_batch(struct sky_encoder *e, const uint8_t *p, size_t start
 	return count;
 }
 
-static int emit_batch(struct sky_encoder *e, const uint8_t *p, size_t start, size_t count, struct sky_ids *out, struct sky_err *err)
+static int emit_batch(struct sky_encoder *e, const uint8_t *p, size_t start, size_t count, struct sky_ids *out,
+		      struct sky_err *err)
 {
 	struct tok_words *w = e->words;
 	int rc = ids_reserve(out, (int64_t)(w->stop[count - 1] - start) + 16, e->offsets, err);
@@ -586,7 +595,8 @@ static void remember_batch(struct tok_words *w)
 		const uint32_t k = w->missed[i];
 		struct entry fresh = { { w->key[k][0], w->key[k][1] }, { 0 }, 0 };
 
-		if (!find(w, w->key[k], w->hash[k]) && fill_entry(w, &fresh, (const int32_t *)w->word[i].id, w->word[i].n)) {
+		if (!find(w, w->key[k], w->hash[k]) &&
+		    fill_entry(w, &fresh, (const int32_t *)w->word[i].id, w->word[i].n)) {
 			remember(w, &fresh);
 		}
 	}
@@ -604,7 +614,8 @@ static int add_offsets(struct sky_encoder *e, int64_t from, size_t base, struct 
 	return rc;
 }
 
-int tok_words_encode(struct sky_encoder *e, const uint8_t *p, size_t n, size_t base, struct sky_ids *out, struct sky_err *err)
+int tok_words_encode(struct sky_encoder *e, const uint8_t *p, size_t n, size_t base, struct sky_ids *out,
+		     struct sky_err *err)
 {
 	const struct sky_tokenizer *t = e->t;
 	const int64_t n_before = out->n;

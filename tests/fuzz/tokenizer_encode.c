@@ -1,5 +1,6 @@
-/* Fuzz target: encoding. For every known pattern, on any UTF-8: the scanners of all instruction sets and the general path
- * give the same ids, offsets go up, and decoding gives the text back. Bytes that are not UTF-8 become U+FFFD first. */
+/* Fuzz target: encoding. For every known pattern, on any UTF-8: the scanners of all instruction sets and the general
+ * path give the same ids, offsets go up, and decoding gives the text back. Bytes that are not UTF-8 become U+FFFD
+ * first. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,8 +21,18 @@ static void must(int rc)
 static void build(enum tok_scan kind)
 {
 	static const char *const merge[][2] = {
-		{ "t", "h" }, { "th", "e" }, { "\xc4\xa0", "the" }, { "i", "n" }, { "1", "2" }, { "\xc3\xa6", "\xc4\xb9" }, { "\xc3\xa6\xc4\xb9", "\xc2\xa5" },
-		{ "\xc3\xa6\xc4\xb9\xc2\xa5", "\xc3\xa6" }, { "\xc4\x8a", "\xc4\x8a" }, { "\xc4\xa0", "\xc4\xa0" }, { "'", "s" }, { "\xc4\x81", "\xc3\xa9" },
+		{ "t", "h" },
+		{ "th", "e" },
+		{ "\xc4\xa0", "the" },
+		{ "i", "n" },
+		{ "1", "2" },
+		{ "\xc3\xa6", "\xc4\xb9" },
+		{ "\xc3\xa6\xc4\xb9", "\xc2\xa5" },
+		{ "\xc3\xa6\xc4\xb9\xc2\xa5", "\xc3\xa6" },
+		{ "\xc4\x8a", "\xc4\x8a" },
+		{ "\xc4\xa0", "\xc4\xa0" },
+		{ "'", "s" },
+		{ "\xc4\x81", "\xc3\xa9" },
 	};
 	struct sky_buf json = SKY_BUF_INIT(1 << 20);
 	struct sky_err err;
@@ -124,7 +135,7 @@ static void check(const struct sky_tokenizer *t, const char *s, size_t n)
 		must(sky_encode_offsets(e, s, n, 0, isa < 0 ? &want : &got, &err));
 		sky_encoder_free(e);
 		if (isa >= 0 && (got.n != want.n || (got.n && (memcmp(got.id, want.id, (size_t)got.n * 4) != 0 ||
-		                                               memcmp(got.off, want.off, (size_t)got.n * 4) != 0)))) {
+							       memcmp(got.off, want.off, (size_t)got.n * 4) != 0)))) {
 			abort();
 		}
 	}
@@ -139,7 +150,8 @@ static void check(const struct sky_tokenizer *t, const char *s, size_t n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const enum tok_scan kinds[] = { SCAN_GPT2, SCAN_LLAMA3, SCAN_QWEN2, SCAN_QWEN35, SCAN_O200K, SCAN_TEKKEN, SCAN_KIMI };
+	static const enum tok_scan kinds[] = { SCAN_GPT2,  SCAN_LLAMA3, SCAN_QWEN2, SCAN_QWEN35,
+					       SCAN_O200K, SCAN_TEKKEN, SCAN_KIMI };
 	enum tok_scan kind = kinds[size ? data[0] % (sizeof(kinds) / sizeof(kinds[0])) : 0];
 	struct sky_buf text = SKY_BUF_INIT(1 << 26);
 	char *exact;
@@ -148,7 +160,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		build(kind);
 	}
 	clean(data + (size > 0), size - (size > 0), &text);
-	exact = malloc(text.n + 1);     /* so that a sanitizer sees reads behind the end */
+	exact = malloc(text.n + 1); /* so that a sanitizer sees reads behind the end */
 	if (exact && text.n) {
 		memcpy(exact, text.ptr, text.n);
 		exact = realloc(exact, text.n);

@@ -7,7 +7,10 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char *const texts[] = {
-	"", "the cat's <s> sat, 123456 times\n\n  on <mask> the mat", "e\xcc\x81 \xe6\x97\xa5\xe6\x9c\xac \xf0\x9f\x98\x80\xc2\xa0 ab", "ab ab<x>ab",
+	"",
+	"the cat's <s> sat, 123456 times\n\n  on <mask> the mat",
+	"e\xcc\x81 \xe6\x97\xa5\xe6\x9c\xac \xf0\x9f\x98\x80\xc2\xa0 ab",
+	"ab ab<x>ab",
 };
 
 static void use(const struct sky_tokenizer *t)
@@ -27,7 +30,8 @@ static void use(const struct sky_tokenizer *t)
 			continue;
 		}
 		e->general = true;
-		if (sky_encode_offsets(e, texts[i], strlen(texts[i]), SKY_ENC_SPECIAL, &general, &err) < 0 || fast.n != general.n ||
+		if (sky_encode_offsets(e, texts[i], strlen(texts[i]), SKY_ENC_SPECIAL, &general, &err) < 0 ||
+		    fast.n != general.n ||
 		    (fast.n && memcmp(fast.id, general.id, (size_t)fast.n * sizeof(*fast.id)) != 0)) {
 			abort();
 		}

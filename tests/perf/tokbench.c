@@ -4,8 +4,9 @@
  *	tokbench TOKENIZER -i [-d]         texts on stdin, ids on stdout: for comparing with another implementation
  *
  * DOCS and stdin hold texts, each after its length (uint32, little-endian); -i answers each with the number of ids and
- * the ids, all uint32 (the length 2^32 - 1 asks for all answers so far); -d adds the length of the decoded text and the text. -g: the general path. Each pass of a thread
- * starts with a fresh encoder, so its cache is cold; "warm" is the same encoder again. */
+ * the ids, all uint32 (the length 2^32 - 1 asks for all answers so far); -d adds the length of the decoded text and the
+ *text. -g: the general path. Each pass of a thread starts with a fresh encoder, so its cache is cold; "warm" is the
+ *same encoder again. */
 #include <pthread.h>
 #include <unistd.h>
 #include <stdio.h>
@@ -14,7 +15,10 @@
 
 #include "text/scan.h"
 
-struct docs { char *bytes; size_t n; };
+struct docs {
+	char *bytes;
+	size_t n;
+};
 
 static void fail(const struct sky_err *err)
 {
@@ -112,7 +116,8 @@ static void bench(const struct sky_tokenizer *t, const struct docs *docs, struct
 			slowest = job[i].seconds > slowest ? job[i].seconds : slowest;
 		}
 		printf("%s %.1f MB/s, %.1f MB per second of CPU, %lld ids\n", proto.warm ? "warm and cold" : "cold",
-		       (double)docs->n / 1e6 / (sky_now() - start), (double)docs->n / 1e6 / slowest / n_threads, (long long)n_ids);
+		       (double)docs->n / 1e6 / (sky_now() - start), (double)docs->n / 1e6 / slowest / n_threads,
+		       (long long)n_ids);
 		fflush(stdout);
 	}
 }
@@ -133,7 +138,7 @@ static int serve(const struct sky_tokenizer *t, struct job proto, bool decode)
 	while (fread(n4, 1, 4, stdin) == 4) {
 		uint32_t n = sky_load_u32(n4);
 
-		if (n == UINT32_MAX) {  /* the end of a batch: the other side waits for answers */
+		if (n == UINT32_MAX) { /* the end of a batch: the other side waits for answers */
 			fflush(stdout);
 			continue;
 		}
@@ -191,7 +196,9 @@ int main(int argc, char **argv)
 			proto.general = true;
 			break;
 		case 's':
-			proto.isa = strcmp(optarg, "scalar") == 0 ? SCAN_SCALAR : strcmp(optarg, "avx2") == 0 ? SCAN_AVX2 : SCAN_AVX512;
+			proto.isa = strcmp(optarg, "scalar") == 0 ? SCAN_SCALAR
+				    : strcmp(optarg, "avx2") == 0 ? SCAN_AVX2
+								  : SCAN_AVX512;
 			break;
 		case 'i':
 			ids = true;
@@ -204,7 +211,8 @@ int main(int argc, char **argv)
 		}
 	}
 	if (argc - optind != (ids ? 1 : 2) || n_threads < 1 || n_threads > 64) {
-		fprintf(stderr, "usage: tokbench [-n passes] [-t threads] [-g] [-s isa] TOKENIZER DOCS\n       tokbench -i [-d] TOKENIZER\n");
+		fprintf(stderr, "usage: tokbench [-n passes] [-t threads] [-g] [-s isa] TOKENIZER DOCS\n       "
+				"tokbench -i [-d] TOKENIZER\n");
 		return 2;
 	}
 	start = sky_now();

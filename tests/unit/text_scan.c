@@ -1,17 +1,19 @@
 /* scanners: the pieces of the hand scanners, by characters and by masks, equal those of the regular expressions.
  *
- * Texts are random mixtures that favour what patterns distinguish: blanks, newlines, apostrophes before s, t, re …, digits,
- * cases, marks, Han, kana, slashes behind newlines, and lengths around the edges of a 64-byte window. */
+ * Texts are random mixtures that favour what patterns distinguish: blanks, newlines, apostrophes before s, t, re …,
+ * digits, cases, marks, Han, kana, slashes behind newlines, and lengths around the edges of a 64-byte window. */
 #include "../testlib.h"
 #include "text/scan.h"
 
 #define MAX_PIECES 4096
 
-static const char *const cl100k =
-	"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)|\\s";
+static const char *const cl100k = "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+| "
+				  "?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)|\\s";
 static const char *const deepseek[3] = {
-	"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
-	"[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*"
+	"\\p{N}{1,3}",
+	"[一-龥぀-ゟ゠-ヿ]+",
+	"[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
+	"?[\\p{P}\\p{S}]+[\r\n]*"
 	"|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
 };
 
@@ -36,11 +38,93 @@ static uint32_t any_char(void)
 static size_t make_text(uint8_t *p, size_t room)
 {
 	static const char *const bits[] = {
-		" ", " ", " ", "  ", "\n", "\n", "\r\n", "\t", "   \n", "\n\n  ", "'s", "'S", "'t", "'re", "'Ve", "'ll", "'D", "'m", "'", "''",
-		"\xc5\xbf", "'\xc5\xbf", "a", "b", "word", "Camel", "HTTP", "X", "é", "É", "ß", "Ω", "ж", "Ж", "ǅ", "中", "文字", "か", "カタ", "한국",
-		"ａ", "1", "12", "123", "1234567", "٣", "Ⅷ", "½", "。", "，", "。\n", ".", "...", "!\n", "{\n/", "\n//", "/", "//\n/*", "(", "((", "_", "-", "€",
-		"\xcc\x81", "e\xcc\x81", "\xe0\xa4\xbe", "\xe2\x80\x8d", "\xc2\xa0", "\xe3\x80\x80", "\xe2\x80\xa8", "\xc2\x85", "\x01", "\x1c", "😀", "👍🏽", "々", "〇",
-		"⺀", "ـ", "ʰ", "\xf0\xa0\x80\x80", "\xef\xbb\xbf", "\xe0\xb8\xaa\xe0\xb8\xa7\xe0\xb8\xb1", "\xf0\x91\xb7\xa1", "龦", "゛", "\xe3\x82\x99",
+		" ",
+		" ",
+		" ",
+		"  ",
+		"\n",
+		"\n",
+		"\r\n",
+		"\t",
+		"   \n",
+		"\n\n  ",
+		"'s",
+		"'S",
+		"'t",
+		"'re",
+		"'Ve",
+		"'ll",
+		"'D",
+		"'m",
+		"'",
+		"''",
+		"\xc5\xbf",
+		"'\xc5\xbf",
+		"a",
+		"b",
+		"word",
+		"Camel",
+		"HTTP",
+		"X",
+		"é",
+		"É",
+		"ß",
+		"Ω",
+		"ж",
+		"Ж",
+		"ǅ",
+		"中",
+		"文字",
+		"か",
+		"カタ",
+		"한국",
+		"ａ",
+		"1",
+		"12",
+		"123",
+		"1234567",
+		"٣",
+		"Ⅷ",
+		"½",
+		"。",
+		"，",
+		"。\n",
+		".",
+		"...",
+		"!\n",
+		"{\n/",
+		"\n//",
+		"/",
+		"//\n/*",
+		"(",
+		"((",
+		"_",
+		"-",
+		"€",
+		"\xcc\x81",
+		"e\xcc\x81",
+		"\xe0\xa4\xbe",
+		"\xe2\x80\x8d",
+		"\xc2\xa0",
+		"\xe3\x80\x80",
+		"\xe2\x80\xa8",
+		"\xc2\x85",
+		"\x01",
+		"\x1c",
+		"😀",
+		"👍🏽",
+		"々",
+		"〇",
+		"⺀",
+		"ـ",
+		"ʰ",
+		"\xf0\xa0\x80\x80",
+		"\xef\xbb\xbf",
+		"\xe0\xb8\xaa\xe0\xb8\xa7\xe0\xb8\xb1",
+		"\xf0\x91\xb7\xa1",
+		"龦",
+		"゛",
+		"\xe3\x82\x99",
 	};
 	const size_t n = 1 + draw(draw(3) ? 40 : 200);
 	const uint32_t ascii = draw(3);
@@ -131,7 +215,8 @@ static void compile(void)
 		} else if (kind == SCAN_CL100K) {
 			rc = tok_regex_new(cl100k, TOK_RUST, &pattern[kind][0], &err);
 		} else {
-			rc = tok_regex_new(scan_pattern(kind == SCAN_DIGITS_GPT2 ? SCAN_GPT2 : (enum tok_scan)kind), TOK_ONIG, &pattern[kind][0], &err);
+			rc = tok_regex_new(scan_pattern(kind == SCAN_DIGITS_GPT2 ? SCAN_GPT2 : (enum tok_scan)kind),
+					   TOK_ONIG, &pattern[kind][0], &err);
 		}
 		T_RC(rc, 0, &err, "pattern %d compiles", kind);
 	}
@@ -170,7 +255,8 @@ static void show(const uint8_t *p, size_t n, const uint32_t *end, size_t k, cons
 	t_note("%s: %s", who, text);
 }
 
-static bool equal(enum tok_scan kind, enum scan_isa isa, const uint8_t *p, size_t n, const uint32_t *want, size_t n_want)
+static bool equal(enum tok_scan kind, enum scan_isa isa, const uint8_t *p, size_t n, const uint32_t *want,
+		  size_t n_want)
 {
 	static uint32_t got[MAX_PIECES + SCAN_SLACK];
 	const size_t batch = 1 + draw(64);
@@ -205,7 +291,7 @@ int main(int argc, char **argv)
 	compile();
 	for (int64_t r = 0; r < rounds; r++) {
 		size_t n = make_text(text, sizeof(text));
-		uint8_t *exact = malloc(n ? n : 1);     /* so that a sanitizer sees reads behind the end */
+		uint8_t *exact = malloc(n ? n : 1); /* so that a sanitizer sees reads behind the end */
 
 		memcpy(exact, text, n);
 		for (int kind = SCAN_GPT2; kind < SCAN_COUNT; kind++) {

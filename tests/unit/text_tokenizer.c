@@ -55,8 +55,10 @@ static bool same_ids(const struct sky_jnode *want, const struct sky_ids *got)
 static void check_text(const struct loaded *l, const char *name, size_t i, int *n_bad)
 {
 	const char *text = sky_j_str(sky_j_at(sky_j_get(l->root, "texts"), i));
-	const struct sky_jnode *want = sky_j_at(sky_j_get(l->root, "ids"), i), *special = sky_j_at(sky_j_get(l->root, "special"), i);
-	const char *decoded[2] = { sky_j_str(sky_j_at(sky_j_get(l->root, "decoded"), i)), sky_j_str(sky_j_at(sky_j_get(l->root, "skipped"), i)) };
+	const struct sky_jnode *want = sky_j_at(sky_j_get(l->root, "ids"), i),
+			       *special = sky_j_at(sky_j_get(l->root, "special"), i);
+	const char *decoded[2] = { sky_j_str(sky_j_at(sky_j_get(l->root, "decoded"), i)),
+				   sky_j_str(sky_j_at(sky_j_get(l->root, "skipped"), i)) };
 	struct sky_ids ids = { 0 }, off = { 0 };
 	struct sky_buf back = SKY_BUF_INIT(1 << 20);
 	bool ok = sky_encode(l->e, text, strlen(text), 0, &ids, &err) == 0 && same_ids(want, &ids);
@@ -74,10 +76,12 @@ static void check_text(const struct loaded *l, const char *name, size_t i, int *
 	ok = ok && sky_encode(l->e, text, strlen(text), SKY_ENC_SPECIAL, &ids, &err) == 0 && same_ids(special, &ids);
 	for (int skip = 0; skip < 2 && ok; skip++) {
 		sky_buf_clear(&back);
-		ok = sky_decode(l->t, ids.id, ids.n, skip, &back, &err) == 0 && strcmp(back.ptr ? back.ptr : "", decoded[skip]) == 0;
+		ok = sky_decode(l->t, ids.id, ids.n, skip, &back, &err) == 0 &&
+		     strcmp(back.ptr ? back.ptr : "", decoded[skip]) == 0;
 	}
 	if (!ok) {
-		t_note("%s: text %zu: %.80s; %lld ids, decoded %.80s", name, i, text, (long long)ids.n, back.ptr ? back.ptr : "");
+		t_note("%s: text %zu: %.80s; %lld ids, decoded %.80s", name, i, text, (long long)ids.n,
+		       back.ptr ? back.ptr : "");
 		++*n_bad;
 	}
 	sky_ids_release(&ids);
@@ -88,8 +92,9 @@ static void check_text(const struct loaded *l, const char *name, size_t i, int *
 static void cases(void)
 {
 	static const char *const names[] = {
-		"llama3-like", "qwen-like", "gpt2-prefix-space", "digits-missing-bytes", "normalizers", "compatibility", "contiguous",
-		"punctuation-words", "llama2-like", "gemma-like", "metaspace", "word-suffix", "word-prefix",
+		"llama3-like",   "qwen-like",   "gpt2-prefix-space", "digits-missing-bytes", "normalizers",
+		"compatibility", "contiguous",  "punctuation-words", "llama2-like",          "gemma-like",
+		"metaspace",     "word-suffix", "word-prefix",
 	};
 
 	for (size_t c = 0; c < sizeof(names) / sizeof(names[0]); c++) {
@@ -126,9 +131,11 @@ static void accessors(void)
 	s = sky_tokenizer_token(l.t, id, &n, &special);
 	T_OK(s && n == 6 && memcmp(s, "<mask>", 6) == 0 && special == 1, "and text, and is special");
 	s = sky_tokenizer_token(l.t, sky_tokenizer_id(l.t, "\xc4\xa0the", 5), &n, &special);
-	T_OK(s && n == 4 && memcmp(s, " the", 4) == 0 && special == 0, "a byte-level token is found as spelled and holds bytes");
+	T_OK(s && n == 4 && memcmp(s, " the", 4) == 0 && special == 0,
+	     "a byte-level token is found as spelled and holds bytes");
 	T_I64(sky_tokenizer_id(l.t, "nope", 4), -1, "an unknown token has no id");
-	T_OK(!sky_tokenizer_token(l.t, -1, &n, NULL) && !sky_tokenizer_token(l.t, 1 << 20, &n, NULL), "ids out of range have no text");
+	T_OK(!sky_tokenizer_token(l.t, -1, &n, NULL) && !sky_tokenizer_token(l.t, 1 << 20, &n, NULL),
+	     "ids out of range have no text");
 	unload(&l);
 }
 
@@ -142,7 +149,8 @@ static void added_as_text(void)
 		return;
 	}
 	T_OK(sky_encode(l.e, text, 5, 0, &with, &err) == 0 && with.n == 3, "a special token in text is one token");
-	T_OK(sky_encode(l.e, text, 5, SKY_ENC_NO_ADDED, &without, &err) == 0 && without.n == 5, "and ordinary text when asked");
+	T_OK(sky_encode(l.e, text, 5, SKY_ENC_NO_ADDED, &without, &err) == 0 && without.n == 5,
+	     "and ordinary text when asked");
 	sky_ids_release(&with);
 	sky_ids_release(&without);
 	unload(&l);
@@ -198,18 +206,25 @@ static void bad_files(void)
 	refused("{\"version\":\"1.0\"}", "no \"model\"", "a file without a model");
 	refused("{\"model\":{\"type\":\"Unigram\",\"vocab\":[],\"unk_id\":0}}", "Unigram", "Unigram");
 	refused("{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", "WordPiece", "WordPiece");
-	refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b\"]}}", "second part", "a merge of an unknown token");
+	refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b\"]}}", "second part",
+		"a merge of an unknown token");
 	refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a\"]}}", "two parts", "half a merge");
 	refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\"]]}}", "','", "half a pair");
 	refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", "token id", "a negative id");
-	refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[],\"dropout\":0.1}}", "dropout", "dropout");
-	refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[],\"unk_token\":\"u\"}}", "unk_token", "an unknown token that is unknown");
-	refused("{\"normalizer\":{\"type\":\"Precompiled\"}," MODEL "}", "Precompiled", "a normalizer that is not supported");
-	refused("{\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}," MODEL "}", "UnicodeScripts", "a pre-tokenizer that is not supported");
+	refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[],\"dropout\":0.1}}", "dropout",
+		"dropout");
+	refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[],\"unk_token\":\"u\"}}", "unk_token",
+		"an unknown token that is unknown");
+	refused("{\"normalizer\":{\"type\":\"Precompiled\"}," MODEL "}", "Precompiled",
+		"a normalizer that is not supported");
+	refused("{\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}," MODEL "}", "UnicodeScripts",
+		"a pre-tokenizer that is not supported");
 	refused("{\"decoder\":{\"type\":\"CTC\"}," MODEL "}", "CTC", "a decoder that is not supported");
-	refused("{\"post_processor\":{\"type\":\"Magic\"}," MODEL "}", "Magic", "a post-processor that is not supported");
-	refused("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\",\"invert\":false}," MODEL "}", "pattern",
-	        "a pattern that does not compile");
+	refused("{\"post_processor\":{\"type\":\"Magic\"}," MODEL "}", "Magic",
+		"a post-processor that is not supported");
+	refused("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\","
+		"\"invert\":false}," MODEL "}",
+		"pattern", "a pattern that does not compile");
 	refused("{" MODEL "}x", "behind the end", "text behind the document");
 	refused("{\"added_tokens\":[{\"id\":5}]," MODEL "}", "content", "an added token without content");
 	refused("\xff{}", "UTF-8", "a file that is not UTF-8");
@@ -220,7 +235,8 @@ static void warned(void)
 	static const char json[] = "{\"added_tokens\":[{\"id\":9,\"content\":\"<x>\",\"special\":true}]," MODEL "}";
 	struct sky_tokenizer *t = NULL;
 
-	if (T_RC(sky_tokenizer_parse(json, sizeof(json) - 1, "odd.json", &t, &err), 0, &err, "an added token with an odd id loads")) {
+	if (T_RC(sky_tokenizer_parse(json, sizeof(json) - 1, "odd.json", &t, &err), 0, &err,
+		 "an added token with an odd id loads")) {
 		T_HAS(sky_tokenizer_warnings(t), "<x>", "and a warning names it");
 		T_I64(sky_tokenizer_id(t, "<x>", 3), 3, "with the id that tokenizers gives");
 		sky_tokenizer_close(t);
@@ -243,7 +259,8 @@ static void rank_file(void)
 	rc = rc < 0 ? rc : sky_encode(e, "aba abab", 8, 0, &ids, &err);
 	T_RC(rc, 0, &err, "a rank file loads and encodes");
 	/* "aba" is a token; " abab": ab before aba, so ␣ ab ab */
-	T_OK(ids.n == 4 && memcmp(ids.id, (int32_t[]){ 4, 2, 3, 3 }, 16) == 0, "the union of smallest rank merges first");
+	T_OK(ids.n == 4 && memcmp(ids.id, (int32_t[]){ 4, 2, 3, 3 }, 16) == 0,
+	     "the union of smallest rank merges first");
 	sky_ids_release(&ids);
 	sky_encoder_free(e);
 	sky_tokenizer_close(t);
@@ -252,7 +269,8 @@ static void rank_file(void)
 	T_RC(rc < 0 ? rc : sky_tokenizer_open(path, &t, &err), SKY_E_DATA, &err, "a line without a rank is refused");
 	path = t_path("unknown.tiktoken");
 	rc = sky_file_publish(path, good, sizeof(good) - 1, SKY_OUT_NO_FSYNC, &err);
-	T_RC(rc < 0 ? rc : sky_tokenizer_open(path, &t, &err), SKY_E_DATA, &err, "a rank file of unknown pattern is refused");
+	T_RC(rc < 0 ? rc : sky_tokenizer_open(path, &t, &err), SKY_E_DATA, &err,
+	     "a rank file of unknown pattern is refused");
 	T_RC(sky_tokenizer_open(t_path("nothing"), &t, &err), SKY_E_MISSING, &err, "a missing file is missing");
 }
 

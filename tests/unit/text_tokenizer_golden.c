@@ -6,7 +6,10 @@
 
 #define MAX_STRINGS 1000
 
-struct text { char *s; size_t n; };
+struct text {
+	char *s;
+	size_t n;
+};
 static struct text strings[MAX_STRINGS];
 static int n_strings;
 
@@ -124,7 +127,8 @@ static void compare_ids(struct tj *j, struct sky_encoder *e, unsigned flags, con
 
 		got.n = with.n = 0;
 		if (sky_encode(e, strings[i].s, strings[i].n, flags, &got, &err) < 0 ||
-		    sky_encode_offsets(e, strings[i].s, strings[i].n, flags, &with, &err) < 0 || tj_expect(j, '[', &err) < 0) {
+		    sky_encode_offsets(e, strings[i].s, strings[i].n, flags, &with, &err) < 0 ||
+		    tj_expect(j, '[', &err) < 0) {
 			bail("%s: string %d: %s", what, i, err.msg);
 		}
 		for (; tj_more(j, ']', &inner, &err) == 1; k++) {
@@ -175,7 +179,7 @@ static void compare_decoded(struct tj *j, const struct sky_tokenizer *t, struct 
 	if (tj_expect(j, '{', &err) < 0) {
 		bail("%s", err.msg);
 	}
-	for (bool more = true; more; ) {
+	for (bool more = true; more;) {
 		int64_t at = n_strings;
 		const char *s = NULL;
 		char index[16];
@@ -185,7 +189,7 @@ static void compare_decoded(struct tj *j, const struct sky_tokenizer *t, struct 
 		if (more && (!decode_of(j, &s, &n, index, &err) || sky_parse_i64(index, &at, &err) < 0)) {
 			bail("%s", err.msg);
 		}
-		for (; next <= at && next < n_strings; next++) {        /* those not listed come back as they were */
+		for (; next <= at && next < n_strings; next++) { /* those not listed come back as they were */
 			const char *want = next < at ? strings[next].s : s;
 			size_t n_want = next < at ? strings[next].n : n;
 
@@ -265,7 +269,8 @@ static void run(const char *name)
 		text = shared_file("data/tokenizers/%s.tiktoken.zst", name, &n);
 		snprintf(file, sizeof(file), "%s.tiktoken", name);
 		path = t_path(file);
-		rc = text ? sky_file_publish(path, text, n, SKY_OUT_NO_FSYNC, &err) : sky_fail(&err, SKY_E_MISSING, "no file");
+		rc = text ? sky_file_publish(path, text, n, SKY_OUT_NO_FSYNC, &err)
+			  : sky_fail(&err, SKY_E_MISSING, "no file");
 		rc = rc < 0 ? rc : sky_tokenizer_open(path, &t, &err);
 	}
 	free(text);
@@ -281,8 +286,8 @@ static void run(const char *name)
 int main(int argc, char **argv)
 {
 	static const char *const names[] = {
-		"qwen3", "llama3", "llama3_1", "smollm2", "deepseek_v3", "gptoss", "gpt35turbo", "gemma3", "llama2", "cl100k_base",
-		"o200k_base", "r50k_base",
+		"qwen3",      "llama3", "llama3_1", "smollm2",     "deepseek_v3", "gptoss",
+		"gpt35turbo", "gemma3", "llama2",   "cl100k_base", "o200k_base",  "r50k_base",
 	};
 
 	load_strings();
