@@ -408,11 +408,15 @@ static void cut_at_tag(struct ji *in, struct jv content)
 	}
 	in->out.n = at;
 	in->out.ptr[at] = 0;
-	while (in->n_seg > 0 && (in->n_seg > 1 ? in->seg[in->n_seg - 2].end : 0) >= at) {
+	while (in->n_seg > 0 && (at == 0 || in->n_seg > 1) && (in->n_seg > 1 ? in->seg[in->n_seg - 2].end : 0) >= at) {
 		in->n_seg--;
 	}
 	if (in->n_seg > 0) {
 		in->seg[in->n_seg - 1].end = at;
+	}
+	for (int64_t i = 0; i < in->n_gen; i++) {
+		in->gen[i][0] = in->gen[i][0] < at ? in->gen[i][0] : at;
+		in->gen[i][1] = in->gen[i][1] < at ? in->gen[i][1] : at;
 	}
 }
 
@@ -503,7 +507,7 @@ static int run(struct sky_renderer *r, struct jv tools, const struct sky_render_
 	}
 	in->mem.n_max = JINJA_MAX_MEMORY(in->n_input);
 	in->max_out = JINJA_MAX_OUTPUT(in->n_input);
-	in->max_steps = JINJA_MAX_STEPS(in->n_input);
+	in->max_steps = opt->max_steps > 0 ? opt->max_steps : JINJA_MAX_STEPS(in->n_input);
 	if (!in->rc && in->messages.t != JT_LIST) {
 		ji_fail(in, SKY_E_DATA, "messages must be an array of objects");
 	}

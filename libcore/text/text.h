@@ -103,6 +103,7 @@ struct sky_render_opt {
 	size_t n_tools_json, n_args_json;
 	const char *bos_token, *eos_token;      /* NULL: from the template's directory */
 	int64_t date;                   /* seconds since 1970 for strftime_now, read as UTC; −1: the clock, local time */
+	int64_t max_steps;              /* budget of the evaluator; 0: by the size of the input */
 };
 /* messages: a JSON array. What the template raises is SKY_E_DATA with its message; over a limit: SKY_E_LIMIT. *out is
  * filled on success and then owned by the caller: sky_render_release. */
