@@ -5,10 +5,6 @@
 
 #include <string.h>
 
-/* Elements of logits in a chunk: large enough for the products, small enough for memory. */
-#define CHUNK_LOGITS (1 << 24)
-#define MAX_CHUNK 1024
-
 struct scratch {
 	int32_t *row, *target;                                /* [C] */
 	float *logprob, *entropy, *lse, *dlogprob, *dentropy; /* [C] */
@@ -21,10 +17,7 @@ struct scratch {
 
 static int64_t chunk_rows(const struct sky_pass *p)
 {
-	int64_t c = CHUNK_LOGITS / p->m->plan.vocab / 32 * 32;
-
-	c = c < 32 ? 32 : c > MAX_CHUNK ? MAX_CHUNK : c;
-	return c < p->T ? c : p->T;
+	return p->m->head_rows < p->T ? p->m->head_rows : p->T;
 }
 
 static uint64_t lay_out(const struct sky_pass *p, struct sky_ws *w, struct scratch *s)

@@ -1,16 +1,12 @@
 /* model: SwiGLU as a block: norm, fused gate and up product, silu(gate)·up, down product. T rows, D
- * model width, I inner width. */
+ * model width, I inner width, C rows at a time. */
 #include "model/model_int.h"
-
-/* Rows at a time when nothing is kept: the inner arrays then stay in cache, and a long prefill needs no
- * more memory. */
-#define CHUNK 512
 
 struct act {
 	float *rstd; /* [T] */
 	void *h;     /* [T, D] normed input */
-	void *gu;    /* [T, 2I], or CHUNK rows when nothing is kept */
-	void *y;     /* [CHUNK, I] */
+	void *gu;    /* [T, 2I], or C rows when nothing is kept */
+	void *y;     /* [C, I] */
 	/* backward */
 	void *dy, *y_all; /* [T, I] */
 	void *dgu;        /* [T, 2I] */
@@ -19,7 +15,7 @@ struct act {
 
 static int64_t chunk_rows(const struct sky_pass *p)
 {
-	return p->T < CHUNK ? p->T : CHUNK;
+	return p->m->mlp_rows < p->T ? p->m->mlp_rows : p->T;
 }
 
 static void mlp_layout(const struct sky_pass *p, struct sky_block *b, struct sky_ws *kept,

@@ -258,6 +258,9 @@ struct sky_model {
 	int64_t host_cap;
 	float *logits; /* rows of the last infer, device */
 	int64_t logits_cap, n_logits;
+	/* Rows at a time, set at open; tests lower them. */
+	int64_t head_rows; /* logits exist for that many */
+	int64_t mlp_rows;  /* the inner arrays stay in cache, and a long prefill needs no more memory */
 };
 
 /* Turns a kn_status into an error that names what ran. */

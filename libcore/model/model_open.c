@@ -111,6 +111,16 @@ static void set_state_offsets(struct sky_model *m)
 	}
 }
 
+#define HEAD_LOGITS (1 << 24) /* elements: enough rows for the products, few enough for memory */
+#define MLP_ROWS 512
+
+static int64_t head_rows(int64_t vocab)
+{
+	int64_t n = HEAD_LOGITS / vocab / 32 * 32;
+
+	return n < 32 ? 32 : n > 1024 ? 1024 : n;
+}
+
 static int build(struct sky_model *m, const char *dir, struct sky_err *err)
 {
 	char path[SKY_MAX_PATH];
@@ -131,6 +141,8 @@ static int build(struct sky_model *m, const char *dir, struct sky_err *err)
 	}
 	if (rc == 0) {
 		m->cfg = c.pub;
+		m->head_rows = head_rows(c.pub.vocab);
+		m->mlp_rows = MLP_ROWS;
 		rc = alloc_slots(m, err);
 	}
 	sky_json_free(doc);

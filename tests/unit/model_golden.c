@@ -2,6 +2,7 @@
  * transformers, on tiny models of our own (tests/parity/make-models.py) and on the shared golden ones,
  * in f32 and bf16, on every backend. */
 #include "tests/unit/model_help.h"
+#include "model/model_int.h"
 
 /* Tolerances of the shared data for attention families in f32; gradients relative to the largest entry
  * of their tensor. */
@@ -172,6 +173,25 @@ static void check_both(const struct run *r, const struct batch *b)
 	free(target);
 }
 
+/* Head and MLP in chunks of a few rows: the same bits of log-probs, gradients as good as before. */
+static void check_chunks(const struct run *r, const struct batch *b)
+{
+	int64_t head = r->m->head_rows, mlp = r->m->mlp_rows;
+	float *lp = malloc((size_t)b->start[3] * sizeof *lp);
+
+	r->m->head_rows = 7;
+	r->m->mlp_rows = 5;
+	run_score(r->m, 3, b->start, b->ids, 0, lp, NULL);
+	T_MEM(lp, b->lp, (size_t)b->start[3] * sizeof *lp, "%s: scored in chunks", r->what);
+	run_score(r->m, 3, b->start, b->ids, 1, lp, NULL);
+	T_MEM(lp, b->lp, (size_t)b->start[3] * sizeof *lp, "%s: trained in chunks", r->what);
+	check_grads(r, b);
+	check_both(r, b);
+	r->m->head_rows = head;
+	r->m->mlp_rows = mlp;
+	free(lp);
+}
+
 /* Rows of the golden logits are the last of the sequence. */
 static void check_logits(const struct run *r, const struct batch *b)
 {
@@ -264,6 +284,7 @@ static void test_f32(const struct sky_device *d, const char *dir, const struct s
 	check_hidden(&r, &b);
 	check_grads(&r, &b);
 	check_both(&r, &b);
+	check_chunks(&r, &b);
 	check_logits(&r, &b);
 	check_long(&r);
 	check_gen(&r);
