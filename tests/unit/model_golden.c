@@ -173,6 +173,76 @@ static void check_both(const struct run *r, const struct batch *b)
 	free(target);
 }
 
+/* 0.3·log-probs + 0.5·entropies at temperature 2, summed, after a step of length by along the gradient
+ * (0: as it is). */
+static double objective(const struct run *r, const struct batch *b, double by, int keep)
+{
+	int64_t T = b->start[3];
+	float *lp = malloc((size_t)T * 2 * sizeof *lp);
+	int32_t *target = malloc((size_t)T * sizeof *target), pos0[3] = { 0, 0, 0 };
+	struct sky_rows rows = { 3, b->start, pos0, b->ids };
+	double norm = 0, sum = 0;
+	struct sky_err err;
+
+	for (int64_t i = 0; i < sky_model_n_param(r->m); i++) {
+		const struct sky_param *p = sky_model_param(r->m, i);
+
+		for (int64_t k = 0; by != 0 && k < p->n; k++) {
+			norm += (double)p->grad[k] * p->grad[k];
+		}
+	}
+	for (int64_t i = 0; i < sky_model_n_param(r->m); i++) {
+		const struct sky_param *p = sky_model_param(r->m, i);
+
+		for (int64_t k = 0; by != 0 && k < p->n; k++) {
+			p->master[k] += (float)(by / sqrt(norm) * p->grad[k]);
+		}
+	}
+	for (int64_t i = 0; i < T; i++) {
+		target[i] = i % 4 == 3 || i + 1 == T ? -1 : b->ids[i + 1];
+	}
+	if (sky_model_sync(r->m, &err) < 0 ||
+	    sky_model_score(r->m, &rows, target, 0.5f, keep, lp, lp + T, &err) < 0) {
+		t_bail("%s", err.msg);
+	}
+	for (int64_t i = 0; i < T; i++) {
+		sum += 0.3 * lp[i] + 0.5 * lp[T + i];
+	}
+	free(target);
+	free(lp);
+	return sum;
+}
+
+/* Along its own direction the slope of the objective is the length of the gradient. */
+static void check_slope(const struct run *r, const struct batch *b)
+{
+	int64_t T = b->start[3];
+	float *dl = malloc((size_t)T * 2 * sizeof *dl), *de = dl + T;
+	double up, down, norm = 0, h = 1e-3;
+	struct sky_err err;
+
+	for (int64_t i = 0; i < T; i++) {
+		dl[i] = 0.3f;
+		de[i] = 0.5f;
+	}
+	objective(r, b, 0, 1);
+	T_RC(sky_model_zero_grad(r->m, &err), 0, &err, "%s: gradients cleared", r->what);
+	T_RC(sky_model_backward(r->m, dl, de, &err), 0, &err, "%s: backward of log-probs and entropies",
+	     r->what);
+	for (int64_t i = 0; i < sky_model_n_param(r->m); i++) {
+		const struct sky_param *p = sky_model_param(r->m, i);
+
+		for (int64_t k = 0; k < p->n; k++) {
+			norm += (double)p->grad[k] * p->grad[k];
+		}
+	}
+	up = objective(r, b, h, 0);
+	down = objective(r, b, -2 * h, 0);
+	T_NEAR((up - down) / (2 * h * sqrt(norm)), 1, 5e-3, "%s: the slope of log-probs and entropies",
+	       r->what);
+	free(dl);
+}
+
 /* Head and MLP in chunks of a few rows: the same bits of log-probs, gradients as good as before. */
 static void check_chunks(const struct run *r, const struct batch *b)
 {
@@ -288,6 +358,7 @@ static void test_f32(const struct sky_device *d, const char *dir, const struct s
 	check_logits(&r, &b);
 	check_long(&r);
 	check_gen(&r);
+	check_slope(&r, &b); /* last: it moves the weights */
 	batch_free(&b);
 	sky_model_close(m);
 }
