@@ -231,7 +231,7 @@ static int set_method(struct sky_try *t)
 static int set_heads(struct sky_try *t)
 {
 	struct curl_slist *l = NULL, *more;
-	char line[8192];
+	char line[10240];       /* a session token has up to 8 KiB */
 	int typed = 0;
 
 	for (int i = 0; i < t->heads.n; i++) {

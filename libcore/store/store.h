@@ -37,9 +37,9 @@ void sky_store_stop_on(bool (*stopping)(void));
 struct sky_object {
 	char *key;
 	uint64_t bytes;
-	char tag[128];
-	double mtime;
-}; /* tag: etag or generation, "" when none */
+	char tag[128];          /* etag, generation, or what stands for it; "" when none */
+	double mtime;           /* seconds since 1970; 0 when not known */
+};
 
 /* Keys are relative to the URL, '/'-separated, never start with '/' and never hold "..". */
 /* SKY_E_MISSING when there is none. */
@@ -48,7 +48,8 @@ void sky_object_release(struct sky_object *o);
 /* Appends bytes [off, off + n) to *out; n = UINT64_MAX: to the end. Short objects are SKY_E_DATA. */
 int sky_store_get(struct sky_store *s, const char *key, uint64_t off, uint64_t n, struct sky_buf *out,
                   struct sky_err *err) SKY_MUST_CHECK;
-/* Whole object into fd at its start, ranges in parallel; *bytes_p = length. */
+/* Whole object into fd at its start, ranges in parallel; *bytes_p = length. A longer file is not cut; a disk without
+ * room is told before the transfer. */
 int sky_store_get_fd(struct sky_store *s, const char *key, int fd, uint64_t *bytes_p,
                      struct sky_err *err) SKY_MUST_CHECK;
 
@@ -61,8 +62,8 @@ struct sky_upload;
 int sky_upload_open(struct sky_store *s, const char *key, unsigned flags, struct sky_upload **u_p,
                     struct sky_err *err) SKY_MUST_CHECK;
 int sky_upload_write(struct sky_upload *u, const void *p, uint64_t n, struct sky_err *err) SKY_MUST_CHECK;
-int sky_upload_commit(struct sky_upload *u,
-                      struct sky_err *err) SKY_MUST_CHECK; /* frees u, also on failure (aborted) */
+/* Frees u, also on failure; then the upload is aborted. */
+int sky_upload_commit(struct sky_upload *u, struct sky_err *err) SKY_MUST_CHECK;
 void sky_upload_abort(struct sky_upload *u);
 int sky_store_put_file(struct sky_store *s, const char *key, const char *path, unsigned flags,
                        struct sky_err *err) SKY_MUST_CHECK;
