@@ -155,8 +155,9 @@ static int ask_sts(struct sky_cred *c, const char *body, const struct sky_creds 
 	host[strcspn(host, "/")] = '\0';
 	rc = sky_heads_add(&q.heads, err, "content-type", "application/x-www-form-urlencoded");
 	if (rc == 0 && keys) {
-		struct sky_sig g = { &sky_sig_aws, "POST",          "/",   "", &q.heads, hash, keys->access,
-			             keys->secret, c->conf->region, "sts", now };
+		struct sky_sig g = { .style = &sky_sig_aws, .method = "POST", .path = "/", .query = "", .heads = &q.heads,
+		                     .hash = hash, .access = keys->access, .secret = keys->secret,
+		                     .region = c->conf->region, .service = "sts", .when = now };
 
 		sky_sha256(body, strlen(body), digest);
 		sky_hex(digest, 32, hash);

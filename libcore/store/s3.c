@@ -71,9 +71,8 @@ static int add_signature(struct s3_req *r, struct sky_try *t, const char *path, 
 	int64_t when = (int64_t)sky_wall() + b->clock_off;
 	struct sky_buf auth = SKY_BUF_INIT(1u << 16);
 	char hash[65] = SKY_UNSIGNED_PAYLOAD, date[17];
-	struct sky_sig g = { st,   r->method, path, query,  &t->heads,
-		             hash, NULL,      NULL, region, b->d->generations ? "storage" : "s3",
-		             when };
+	struct sky_sig g = { .style = st, .method = r->method, .path = path, .query = query, .heads = &t->heads,
+	                     .hash = hash, .region = region, .service = b->d->generations ? "storage" : "s3", .when = when };
 	uint8_t digest[32];
 	int rc = sky_cred_get(b->cred, r->n_expired == 1 ? &r->used : NULL, &r->used, err);
 
@@ -262,24 +261,17 @@ static void guess_code(struct s3_req *r, struct sky_try *t)
 
 static int judge_error(struct s3_req *r, struct sky_try *t, struct sky_err *err)
 {
-	static const char *const transient[] = { "RequestTimeout",
-		                                 "SlowDown",
-		                                 "InternalError",
-		                                 "ServiceUnavailable",
-		                                 "BadDigest",
-		                                 "IncompleteBody",
-		                                 "XAmzContentSHA256Mismatch",
-		                                 "XAmzContentChecksumMismatch",
-		                                 "ThrottlingException",
-		                                 "Throttling",
-		                                 "ConditionalRequestConflict",
-		                                 "OperationAborted",
-		                                 NULL };
-	static const char *const expired[] = { "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired",
-		                               "InvalidToken", "RequestExpired",        NULL };
+	static const char *const transient[] = {
+		"RequestTimeout", "SlowDown", "InternalError", "ServiceUnavailable", "BadDigest", "IncompleteBody",
+		"XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch", "ThrottlingException", "Throttling",
+		"ConditionalRequestConflict", "OperationAborted", NULL
+	};
+	static const char *const expired[] = {
+		"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "InvalidToken", "RequestExpired", NULL
+	};
 	static const char *const wrong_place[] = {
-		"PermanentRedirect", "AuthorizationHeaderMalformed",       "TemporaryRedirect",
-		"Redirect",          "IllegalLocationConstraintException", NULL
+		"PermanentRedirect", "AuthorizationHeaderMalformed", "TemporaryRedirect", "Redirect",
+		"IllegalLocationConstraintException", NULL
 	};
 	int rc = 0;
 

@@ -42,8 +42,9 @@ static int get_equals(struct sky_store *s, const char *key, const char *want, ui
 
 static void small_objects(struct sky_store *s, const char *name, unsigned caps)
 {
-	static const char *const odd[] = { "a b", "p+q",      "100%25",  "x=1&y",           "h#ash",
-		                           "q?",  "umläut/é", "dots..x", "semi;colon,comma" };
+	static const char *const odd[] = {
+		"a b", "p+q", "100%25", "x=1&y", "h#ash", "q?", "umläut/é", "dots..x", "semi;colon,comma"
+	};
 	struct sky_object o, *v = NULL;
 	struct sky_buf b = SKY_BUF_INIT(1000);
 	int64_t n = 0;
@@ -320,8 +321,8 @@ static void rclone_tls(const char *prog, const char *dir)
 {
 	char addr[64], endpoint[80], cert[4096], key[4096], path[4096];
 	int port = server_free_port();
-	const char *argv[] = { path,     "serve", "s3",    "--addr", addr, "--auth-key", "rkey,rsecret",
-		               "--cert", cert,    "--key", key,      dir,  NULL };
+	const char *argv[] = { path, "serve", "s3", "--addr", addr, "--auth-key", "rkey,rsecret", "--cert", cert, "--key",
+	                       key, dir, NULL };
 	struct sky_store_opt opt = {
 		.endpoint_url = endpoint, .part_bytes = 5u << 20, .n_parallel = 4, .timeout_s = 20
 	};

@@ -51,8 +51,8 @@ static void one_vector(const struct vector *v)
 		       names = SKY_BUF_INIT(4096), auth = SKY_BUF_INIT(4096);
 	struct sky_heads h = { .n = 0 };
 	char hash[65], hex[65], date[17], sig[65] = "";
-	struct sky_sig g = { &sky_sig_aws, v->method, NULL,        NULL, &h,        hash,
-		             ACCESS,       SECRET,    "us-east-1", "s3", 1369353600 };
+	struct sky_sig g = { .style = &sky_sig_aws, .method = v->method, .heads = &h, .hash = hash, .access = ACCESS,
+	                     .secret = SECRET, .region = "us-east-1", .service = "s3", .when = 1369353600 };
 	uint8_t d[32];
 	int rc = 0, n = 0;
 
