@@ -99,6 +99,7 @@ static int make_room(struct chunk *k, int64_t n)
 	int64_t cap;
 	int rc = 0;
 
+	n = n ? n : 1;          /* so that there are arrays, whatever a page says */
 	if (v->n_level + n > v->cap) {
 		cap = v->n_level + n > 2 * v->cap ? v->n_level + n : 2 * v->cap;
 		rc = grow(k, (void **)&v->def, v->n_level, cap, sizeof *v->def);
