@@ -55,6 +55,8 @@ static const struct opt_row rows[] = {
 	OPT_HEAD("Bad and empty rows"),
 	OPT_TEXT(0, "on-error", &pt.on_error, "HOW", "fail", "fail, skip or quarantine=FILE"),
 	OPT_TEXT(0, "max-errors", &pt.max_errors, "N|P%", NULL, "more bad rows than that are an error after all"),
+	OPT_CHOICE(0, "lost", &pt.lost, "warn|reject|allow", "warn",
+		"trained messages whose content, reasoning or tool calls the template does not print"),
 	OPT_CHOICE(0, "empty", &pt.empty, "skip|keep|error", "skip", "rows without text"),
 	OPT_HEAD("Output"),
 	CMD_OPT_OUTPUT("PREFIX", "token dataset to write"),

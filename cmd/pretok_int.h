@@ -11,6 +11,7 @@
 enum pretok_overlong { OVERLONG_RIGHT, OVERLONG_LEFT, OVERLONG_DROP, OVERLONG_SPLIT, OVERLONG_ERROR };
 enum pretok_empty { EMPTY_SKIP, EMPTY_KEEP, EMPTY_ERROR };
 enum pretok_dtype { DTYPE_AUTO, DTYPE_U16, DTYPE_U32 };
+enum pretok_lost { LOST_WARN, LOST_REJECT, LOST_ALLOW };
 enum pretok_bos { BOS_NONE, BOS_AUTO, BOS_ALWAYS };
 
 /* Options of the encoder; text fields live as long as the program. */
@@ -20,7 +21,7 @@ struct pretok_opt {
 	const char *text_key, *messages_key, *tools_key, *system_key;
 	struct opt_list map, role, template_arg;
 	int64_t max_length, min_trained, vocab_size, checkpoint_every;
-	int overlong, empty, invalid_utf8, dtype, bos;
+	int overlong, empty, invalid_utf8, dtype, bos, lost;
 	bool append_eod, resume, no_special, generation_prompt, keep_nulls, arguments_as_text, skip_special, raw, special;
 	uint64_t max_line;
 	int64_t zstd_long;
@@ -56,6 +57,9 @@ struct pretok_worker {
 	struct sky_buf join;
 	uint32_t (*span)[2];                    /* trained bytes of the last render */
 	int64_t n_span, cap_span;
+	unsigned lost;                          /* what trained messages held and the template did not print */
+	uint8_t *seen;                          /* scratch: what each message printed */
+	int64_t cap_seen;
 	uint32_t *off;                          /* first byte of each token of ids */
 	int64_t cap_off;
 	uint8_t *mask;

@@ -64,6 +64,7 @@ void pretok_worker_close(struct pretok_worker *w)
 	sky_buf_release(&w->masker_args);
 	free(w->span);
 	free(w->off);
+	free(w->seen);
 	sky_ids_release(&w->ids);
 	sky_buf_release(&w->join);
 	free(w->mask);
@@ -315,11 +316,51 @@ int pretok_chat_spans(struct pretok_worker *w, const struct sky_sample *s, int g
 	return rc;
 }
 
+/* Content, reasoning and tool calls of trained messages that the template left out (Llama 3, SmolLM2 and others print no tool
+ * calls: an empty answer would be trained without a word). History that a template shortens on purpose is not trained. */
+static int find_lost(struct pretok_worker *w, const struct sky_render *r, const struct sky_sample *s, struct sky_err *err)
+{
+	static const uint8_t part[] = { [SKY_PART_CONTENT] = SKY_HOLDS_CONTENT, [SKY_PART_REASONING] = SKY_HOLDS_REASONING,
+					[SKY_PART_TOOL_CALL] = SKY_HOLDS_CALLS };
+	const uint8_t trained = 0x80;
+	int64_t k = 0;
+
+	w->lost = 0;
+	if (s->n_message > w->cap_seen) {
+		uint8_t *p = sky_realloc_array(w->seen, (size_t)s->n_message * 2, 1);
+
+		if (!p) {
+			return sky_fail_mem(err, "a row of %lld messages", (long long)s->n_message);
+		}
+		w->seen = p;
+		w->cap_seen = 2 * s->n_message;
+	}
+	memset(w->seen, 0, (size_t)s->n_message);
+	for (int64_t i = 0; i < r->n_span; i++) {
+		const struct sky_span *sp = &r->span[i];
+
+		while (k < w->n_span && w->span[k][1] <= sp->from) {
+			k++;
+		}
+		if (sp->message >= 0 && sp->message < s->n_message) {
+			w->seen[sp->message] |= (sp->part < sizeof part ? part[sp->part] : 0) |
+						(k < w->n_span && w->span[k][0] < sp->to ? trained : 0);
+		}
+	}
+	for (int64_t i = 0; i < s->n_message && i < r->n_message; i++) {
+		if (w->seen[i] & trained && !strcmp(r->message[i].role, "assistant")) {
+			w->lost |= s->holds[i] & ~(unsigned)w->seen[i];
+		}
+	}
+	return 0;
+}
+
 static int encode_chat(struct pretok_worker *w, const struct sky_sample *s, struct sky_err *err)
 {
 	const struct sky_render *r = NULL;
 	int rc = pretok_chat_spans(w, s, 0, &r, err);
 
+	rc = rc || pt.lost == LOST_ALLOW ? rc : find_lost(w, r, s, err);
 	/* What a template rendered is encoded without the post-processor, so a beginning token is never doubled. */
 	rc = rc ? rc : encode_placed(w, r->text.ptr ? r->text.ptr : "", r->text.n, 0, err);
 	rc = rc ? rc : room_mask(w, w->ids.n, err);
@@ -390,6 +431,7 @@ int pretok_row(struct pretok_worker *w, enum sky_block_kind kind, const char *p,
 	int rc = sky_rows_sample(w->rows, kind, p, n, &s, reason_p, err);
 
 	w->ids.n = 0;
+	w->lost = 0;
 	if (rc || *reason_p != SKY_ROW_OK) {
 		return rc;
 	}
@@ -408,6 +450,12 @@ int pretok_row(struct pretok_worker *w, enum sky_block_kind kind, const char *p,
 		return judge(rc, s, reason_p);
 	}
 	if (*reason_p != SKY_ROW_OK) {
+		return 0;
+	}
+	if (w->lost && pt.lost == LOST_REJECT) {
+		*reason_p = SKY_ROW_LOST_CONTENT;
+		sky_fail(err, SKY_E_DATA, "the template does not print the %s of a trained message (--lost)",
+			 w->lost & SKY_HOLDS_CALLS ? "tool calls" : w->lost & SKY_HOLDS_REASONING ? "reasoning" : "content");
 		return 0;
 	}
 	if (!w->ids.n) {

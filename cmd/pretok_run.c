@@ -26,6 +26,7 @@ struct item {
 	struct reject *reject;
 	int64_t n_reject, cap_reject;
 	int64_t n_text;                 /* bytes of rows */
+	int64_t n_lost[3];              /* rows that lost content, reasoning, tool calls */
 };
 
 struct run {
@@ -39,7 +40,7 @@ struct run {
 	bool with_mask;
 	struct pretok_rejects rej;
 	struct cmd_meter meter;
-	int64_t n_text, since_checkpoint;
+	int64_t n_text, since_checkpoint, n_lost[3];
 	int64_t i_file, row;            /* position behind the last block written */
 	char key[65];
 	struct sky_buf options;         /* JSON of what decides the bytes */
@@ -171,6 +172,9 @@ static int one_row(struct run *run, struct pretok_worker *w, struct item *it, in
 	}
 	if (why == SKY_ROW_OK) {
 		it->n_text += (int64_t)n;
+		for (int i = 0; i < 3; i++) {
+			it->n_lost[i] += w->lost >> i & 1;
+		}
 		return 0;
 	}
 	return keep_reject(it, row, b->byte + at, why, at, n, why_err.msg, err);
@@ -259,6 +263,12 @@ static int checkpoint(struct run *run, struct sky_err *err)
 	sky_jw_ki64(&w, "text", run->n_text);
 	sky_jw_ki64(&w, "seen", run->rej.n_row);
 	sky_jw_ki64(&w, "quarantine", (int64_t)run->rej.n_bytes);
+	sky_jw_key(&w, "lost");
+	sky_jw_arr(&w);
+	for (int i = 0; i < 3; i++) {
+		sky_jw_i64(&w, run->n_lost[i]);
+	}
+	sky_jw_close_arr(&w);
 	sky_jw_key(&w, "counts");
 	pretok_counts_json(&run->rej, &w);
 	sky_jw_close_obj(&w);
@@ -298,6 +308,9 @@ static int sink(void *ctx, void *item, struct sky_err *err)
 	run->rej.n_row += it->block->n_row;
 	rc = write_item(run, it, err);
 	run->n_text += it->n_text;
+	for (int i = 0; i < 3; i++) {
+		run->n_lost[i] += it->n_lost[i];
+	}
 	run->since_checkpoint += it->n_tok;
 	run->i_file = it->block->i_file;
 	run->row = it->block->row + it->block->n_row - 1;
@@ -429,6 +442,7 @@ static int describe(struct run *run, struct sky_err *err)
 	sky_jw_ki64(&w, "min_trained", pt.min_trained);
 	sky_jw_ki64(&w, "dtype", pt.dtype);
 	sky_jw_ki64(&w, "bos", pt.bos);
+	sky_jw_ki64(&w, "lost", pt.lost);
 	sky_jw_kbool(&w, "append_eod", pt.append_eod);
 	sky_jw_kbool(&w, "no_special", pt.no_special);
 	sky_jw_kbool(&w, "keep_nulls", pt.keep_nulls);
@@ -469,6 +483,9 @@ static int resume(struct run *run, struct sky_err *err)
 	counts = sky_j_get(s, "counts");
 	for (int i = 0; !rc && i < SKY_ROW_REASONS; i++) {
 		rc = sky_j_get_i64(counts, sky_reason_name((enum sky_reason)i), 0, &run->rej.count[i], err);
+	}
+	for (int i = 0; i < 3; i++) {
+		(void)!sky_j_i64(sky_j_at(sky_j_get(s, "lost"), (size_t)i), &run->n_lost[i]);
 	}
 	if (rc < 0) {
 		return rc;
@@ -517,6 +534,16 @@ static int create(struct run *run, struct sky_err *err)
 	return rc ? rc : resume(run, err);
 }
 
+/* Rows in which the template left something of a trained message out. */
+static void put_lost(const struct run *run, struct sky_jw *w)
+{
+	sky_jw_obj(w);
+	sky_jw_ki64(w, "content", run->n_lost[0]);
+	sky_jw_ki64(w, "reasoning", run->n_lost[1]);
+	sky_jw_ki64(w, "tool_calls", run->n_lost[2]);
+	sky_jw_close_obj(w);
+}
+
 static int extra_members(struct run *run, struct sky_buf *out, struct sky_err *err)
 {
 	struct sky_jw w;
@@ -549,6 +576,8 @@ static int extra_members(struct run *run, struct sky_buf *out, struct sky_err *e
 	sky_jw_ki64(&w, "text_bytes", run->n_text);
 	sky_jw_key(&w, "left_out");
 	pretok_counts_json(&run->rej, &w);
+	sky_jw_key(&w, "lost");
+	put_lost(run, &w);
 	sky_jw_close_obj(&w);
 	rc = sky_jw_end(&w);
 	return rc;
@@ -571,6 +600,7 @@ static int finish(struct run *run, struct sky_err *err)
 
 static int report(struct run *run, int64_t rows, int64_t tokens, int64_t trained, struct sky_err *err)
 {
+	static const char *const lost_name[] = { "content", "reasoning", "tool calls" };
 	double s = cmd_since_start();
 	struct sky_jw *w;
 
@@ -581,6 +611,13 @@ static int report(struct run *run, int64_t rows, int64_t tokens, int64_t trained
 	for (int i = SKY_ROW_BLANK; i < SKY_ROW_REASONS; i++) {
 		if (run->rej.count[i]) {
 			cmd_note("left out: %lld %s", (long long)run->rej.count[i], sky_reason_name((enum sky_reason)i));
+		}
+	}
+	for (int i = 0; i < 3; i++) {
+		if (run->n_lost[i]) {
+			cmd_warn("the chat template did not print the %s of trained messages in %lld rows (--lost)",
+					lost_name[i],
+				 (long long)run->n_lost[i]);
 		}
 	}
 	if (!rows) {
@@ -600,6 +637,8 @@ static int report(struct run *run, int64_t rows, int64_t tokens, int64_t trained
 	sky_jw_ki64(w, "bytes", run->n_text);
 	sky_jw_key(w, "left_out");
 	pretok_counts_json(&run->rej, w);
+	sky_jw_key(w, "lost");
+	put_lost(run, w);
 	sky_jw_kf64(w, "elapsed_s", s);
 	return cmd_rec_end(err);
 }

@@ -60,6 +60,7 @@ complete -c skyrl-pretok -l no-special-tokens -d 'special tokens that stand in t
 complete -c skyrl-pretok -l vocab-size -x -d 'vocabulary when no tokenizer is given (--schema tokens)'
 complete -c skyrl-pretok -l on-error -x -d 'fail, skip or quarantine=FILE'
 complete -c skyrl-pretok -l max-errors -x -d 'more bad rows than that are an error after all'
+complete -c skyrl-pretok -l lost -x -a 'warn reject allow' -d 'trained messages whose content, reasoning or tool calls the template does not print'
 complete -c skyrl-pretok -l empty -x -a 'skip keep error' -d 'rows without text'
 complete -c skyrl-pretok -s o -l output -r -F -d 'token dataset to write'
 complete -c skyrl-pretok -s f -l force -d 'replace existing output'

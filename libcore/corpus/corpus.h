@@ -135,6 +135,8 @@ struct sky_rows_opt {
 };
 
 enum sky_sample_kind { SKY_SAMPLE_PIECES, SKY_SAMPLE_CHAT, SKY_SAMPLE_TOKENS };
+/* Of a message: not blank content, reasoning, tool calls. A template that prints less loses it. */
+enum sky_holds { SKY_HOLDS_CONTENT = 1u << 0, SKY_HOLDS_REASONING = 1u << 1, SKY_HOLDS_CALLS = 1u << 2 };
 struct sky_piece { const char *p; size_t n; int trained; };
 struct sky_sample {
 	enum sky_sample_kind kind;
@@ -142,10 +144,10 @@ struct sky_sample {
 	/* PIECES: text to encode one after another. joined: as one string (prompt and completion). */
 	struct sky_piece *piece;
 	int64_t n_piece;
-	/* CHAT: JSON of the messages array; of the tools array and of extra template arguments (n = 0 when none). train[i] is
-	 * 0 where message i asks not to be trained (weight 0, train false). n_last: messages of the completion, 0 if unknown */
+	/* CHAT: JSON of the messages array; of the tools array and of extra template arguments (n = 0 when none). holds[i]: what
+	 * message i has to say (enum sky_holds). n_completion: messages of the completion, 0 when it is not told apart */
 	struct sky_buf messages, tools, args;
-	uint8_t *train;
+	uint8_t *holds;
 	int64_t n_message, n_completion;
 	/* TOKENS */
 	int32_t *ids;

@@ -128,21 +128,21 @@ int row_piece(struct sky_rows *r, const char *p, size_t n, int trained)
 	return 0;
 }
 
-int row_message(struct sky_rows *r, int train)
+int row_message(struct sky_rows *r, unsigned holds)
 {
 	struct sky_sample *s = &r->s;
 
 	if (s->n_message == r->cap_message) {
 		int64_t cap = r->cap_message ? 2 * r->cap_message : 64;
-		uint8_t *q = sky_realloc_array(s->train, (size_t)cap, 1);
+		uint8_t *q = sky_realloc_array(s->holds, (size_t)cap, 1);
 
 		if (!q) {
 			return sky_fail_mem(r->err, "a row of %lld messages", (long long)s->n_message);
 		}
-		s->train = q;
+		s->holds = q;
 		r->cap_message = cap;
 	}
-	s->train[s->n_message++] = (uint8_t)train;
+	s->holds[s->n_message++] = (uint8_t)holds;
 	return 0;
 }
 
@@ -178,7 +178,7 @@ void sky_rows_free(struct sky_rows *r)
 		sky_buf_release(&r->s.tools);
 		sky_buf_release(&r->s.args);
 		free(r->s.piece);
-		free(r->s.train);
+		free(r->s.holds);
 		free(r->s.ids);
 		free(r->s.mask);
 		free(r);

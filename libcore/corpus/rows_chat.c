@@ -76,7 +76,7 @@ int chat_plain(struct chat *c, const char *role, const char *text, size_t n)
 	sky_jw_key(&c->w, "content");
 	sky_jw_strn(&c->w, text, n);
 	sky_jw_close_obj(&c->w);
-	return row_message(c->r, 1);
+	return row_message(c->r, n ? SKY_HOLDS_CONTENT : 0);
 }
 
 /* Normal name of a role; NULL for an unknown one. *call_p: the message is a ShareGPT tool call. */
@@ -241,20 +241,37 @@ static int put_calls(struct chat *c, const struct sky_jdoc *doc, const struct sk
 	return rc;
 }
 
-/* 0 when the message asks not to be trained, in any of the usual spellings. */
-static int wants_training(const struct sky_jdoc *d, const struct sky_jval *m)
+static bool has_text(const struct sky_jdoc *d, const struct sky_jval *v)
 {
-	static const char *const keys[] = { "weight", "train", "trainable", "training", "loss_mask" };
-	const struct sky_jval *v;
-	int64_t i;
-
-	for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
-		v = sky_jval_get(d, m, keys[k]);
-		if (v && (v->tag == SKY_JT_FALSE || (sky_jval_i64(v, &i) && i == 0))) {
-			return 0;
+	if (!v) {
+		return false;
+	}
+	if (v->tag == SKY_JT_ARRAY) {
+		for (const struct sky_jval *e = sky_jval_first(d, v); e; e = sky_jval_next(d, v, e)) {
+			if (has_text(d, e->tag == SKY_JT_OBJECT ? sky_jval_get(d, e, "text") : e)) {
+				return true;
+			}
+		}
+		return false;
+	}
+	for (uint32_t i = 0; v->tag == SKY_JT_STRING && i < v->n_str; i++) {
+		if (!memchr(" \t\r\n", v->str[i], 4)) {
+			return true;
 		}
 	}
-	return 1;
+	return false;
+}
+
+/* What a template should print of a message. */
+static unsigned holds(const struct sky_jdoc *d, const struct sky_jval *m, const struct sky_jval *content, bool calls)
+{
+	static const char *const keys[] = { "reasoning_content", "reasoning", "thinking" };
+	unsigned h = (calls ? SKY_HOLDS_CALLS : 0) | (has_text(d, content) ? SKY_HOLDS_CONTENT : 0);
+
+	for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+		h |= has_text(d, sky_jval_get(d, m, keys[k])) ? SKY_HOLDS_REASONING : 0;
+	}
+	return h;
 }
 
 static int put_rest(struct chat *c, const struct sky_jval *m)
@@ -288,6 +305,7 @@ static int put_message(struct chat *c, const struct sky_jval *m, const char *col
 	struct sky_rows *r = c->r;
 	const struct sky_jval *role = sky_jval_get(&r->doc, m, "role"), *content, *calls;
 	const char *name;
+	bool has_calls;
 	int rc, is_call;
 
 	role = role ? role : sky_jval_get(&r->doc, m, "from");
@@ -308,15 +326,16 @@ static int put_message(struct chat *c, const struct sky_jval *m, const char *col
 	sky_jw_kstr(&c->w, "role", name);
 	sky_jw_key(&c->w, "content");
 	rc = put_content(c, is_call ? NULL : content);
-	if (!rc && calls && calls->tag != SKY_JT_NULL && !strcmp(name, "assistant") &&
-	    (calls->tag != SKY_JT_ARRAY || calls->n_child)) {
+	has_calls = calls && calls->tag != SKY_JT_NULL && !strcmp(name, "assistant") &&
+		    (calls->tag != SKY_JT_ARRAY || calls->n_child);
+	if (!rc && has_calls) {
 		sky_jw_key(&c->w, "tool_calls");
 		rc = put_calls(c, &r->doc, calls);
 	}
 	rc = rc ? rc : put_rest(c, m);
 	if (!rc) {
 		sky_jw_close_obj(&c->w);
-		rc = row_message(r, wants_training(&r->doc, m));
+		rc = row_message(r, holds(&r->doc, m, is_call ? NULL : content, has_calls));
 	}
 	return rc;
 }

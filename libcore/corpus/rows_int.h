@@ -24,8 +24,8 @@ const struct sky_jval *row_get(struct sky_rows *r, const char *key);
 /* UTF-8 policy on a string: *p_p, *n_p are the row's bytes or repaired ones (valid until the next row). what names it. */
 int row_text(struct sky_rows *r, const struct sky_jval *v, const char *what, const char **p_p, size_t *n_p) SKY_MUST_CHECK;
 int row_piece(struct sky_rows *r, const char *p, size_t n, int trained) SKY_MUST_CHECK;
-/* A message begins or changes its training: grows s.train. */
-int row_message(struct sky_rows *r, int train) SKY_MUST_CHECK;
+/* One more message, with what it holds. */
+int row_message(struct sky_rows *r, unsigned holds) SKY_MUST_CHECK;
 
 /* One schema each: fill r->s from r->doc. */
 int rows_text(struct sky_rows *r) SKY_MUST_CHECK;

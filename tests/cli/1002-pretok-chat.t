@@ -63,6 +63,13 @@ t_ok 'ready ids pass through; a trained first token is refused (SkyRL 2171)' '
 	printf "%s\n" "{\"input_ids\":[1,100],\"loss_mask\":[0,1]}" >i2.jsonl &&
 	t_expect_code 3 skyrl-pretok --vocab-size 100 -o i2 i2.jsonl 2>err && grep id_range err
 '
+t_ok 'tool calls that the template does not print are told, or make a bad row (an empty answer is not trained in silence)' '
+	printf "%s\n" "{\"messages\":[{\"role\":\"user\",\"content\":\"w\"},{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}]}" >tc.jsonl &&
+	t_run skyrl-pretok --json -t "$tok" -o tc tc.jsonl && grep "did not print the tool calls" err && t_json out .lost.tool_calls 1 &&
+	t_expect_code 3 skyrl-pretok -f --lost reject -t "$tok" -o tc tc.jsonl 2>err && grep "lost_content" err &&
+	t_run skyrl-pretok -f --json --lost allow -t "$tok" -o tc tc.jsonl && t_json out .lost.tool_calls 0 &&
+	t_run skyrl-pretok -f --json -t "$tok" -o c chat.jsonl && t_json out .lost.content 0
+'
 t_ok 'render shows text and trained bytes' '
 	t_run skyrl-pretok render -t "$tok" chat.jsonl && t_json out .spans.length 1 &&
 	t_run skyrl-pretok render --add-generation-prompt -t "$tok" n.jsonl &&
