@@ -5,13 +5,24 @@ enum jglobal { JG_RANGE, JG_DICT, JG_NAMESPACE, JG_RAISE, JG_STRFTIME, JG_CYCLER
 static const char *const global_names[] = { "range", "dict", "namespace", "raise_exception", "strftime_now", "cycler",
 	"joiner" };
 
+void jinja_given(struct jtree *t)
+{
+	static const char *const values[] = { "messages", "tools", "documents", "add_generation_prompt" };
+
+	for (int i = 0; i < JV_COUNT; i++) {
+		const char *name = i < JS_COUNT ? jinja_special_names[i] : i < JV_FUNCTIONS ? values[i - JS_COUNT]
+		                                                                          : global_names[i - JV_FUNCTIONS];
+		const struct jname *n = jtree_find(t, name, strlen(name));
+
+		t->given[i] = n ? n->sym : -1;
+	}
+}
+
 void ji_globals(struct ji *in)
 {
-	for (unsigned i = 0; i < sizeof(global_names) / sizeof(global_names[0]); i++) {
-		const struct jname *n = jtree_find(in->tree, global_names[i], strlen(global_names[i]));
-
-		if (n) {
-			in->ctx[n->sym] = (struct jv){ .t = JT_GLOBAL, .x = (uint16_t)i };
+	for (int i = JV_FUNCTIONS; i < JV_COUNT; i++) {
+		if (in->tree->given[i] >= 0) {
+			in->ctx[in->tree->given[i]] = (struct jv){ .t = JT_GLOBAL, .x = (uint16_t)(i - JV_FUNCTIONS) };
 		}
 	}
 }

@@ -214,6 +214,8 @@ static struct jv f_truncate(struct ji *in, struct jv v, const struct jcallargs *
 	struct jv tail = end ? *end : ji_str(in, "...", 3, 0), head;
 	struct jmark m;
 
+	length = length > INT32_MAX ? INT32_MAX : length < -INT32_MAX ? -INT32_MAX : length;
+	leeway = leeway > INT32_MAX ? INT32_MAX : leeway < -INT32_MAX ? -INT32_MAX : leeway;
 	if (v.t != JT_STR && ji_len(in, v) <= length + leeway) {
 		return v;
 	}
@@ -440,7 +442,10 @@ static struct jv f_round(struct ji *in, struct jv v, const struct jcallargs *a)
 	if (prec < 0) {
 		scale = pow(10, (double)-prec);
 		d = nearbyint(d / scale) * scale;
-		return v.t == JT_FLOAT ? jv_float(d) : jv_int((int64_t)d);
+		if (v.t != JT_FLOAT && fabs(d) < 9.2e18) {
+			return jv_int((int64_t)d);
+		}
+		return jv_float(d);
 	}
 	snprintf(text, sizeof(text), "%.*f", prec > 60 ? 60 : (int)prec, d);
 	return jv_float(isfinite(d) ? strtod(text, NULL) : d);

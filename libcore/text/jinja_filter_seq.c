@@ -24,7 +24,7 @@ static struct jv dotted(struct ji *in, struct jv v, struct jv path)
 		}
 		for (uint32_t k = from; k < i; k++) {
 			digits = digits && path.u.s->p[k] >= '0' && path.u.s->p[k] <= '9' && i - from < 10;
-			at = at * 10 + (path.u.s->p[k] - '0');
+			at = digits ? at * 10 + (path.u.s->p[k] - '0') : 0;
 		}
 		key = digits && i > from ? jv_int(at) : ji_substr(in, path, from, i);
 		v = in->rc ? v : ji_getitem(in, v, key);

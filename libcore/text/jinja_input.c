@@ -2,6 +2,18 @@
  * message i comes from it, its part follows from the key of the message that leads to it. */
 #include "text/jinja_int.h"
 
+void ji_keys(struct ji *in)
+{
+	static const char *const names[JK_COUNT] = { "role", "content", "reasoning_content", "thinking", "reasoning", "weight",
+		"train", "trainable", "training", "loss_mask", "text" };
+
+	for (int i = 0; i < JK_COUNT; i++) {
+		size_t n = strlen(names[i]);
+
+		in->key[i] = (struct jkey){ { .p = names[i], .n = (uint32_t)n }, jhash(names[i], n) };
+	}
+}
+
 /* Where in the input a value stands. */
 enum place {
 	IN_PLAIN,       /* anywhere: origin is inherited */
@@ -62,15 +74,12 @@ static enum place element(enum place at, uint32_t i, uint32_t *org_p)
  * thinking unless it has one. */
 static void alias_reasoning(struct ji *in, struct jv msg)
 {
-	static const char *const names[] = { "reasoning_content", "thinking", "reasoning" };
 	struct jdict *m = msg.u.m;
 	const struct jv *v = NULL;
 	struct jv key;
-	struct jstr s;
 
-	for (int i = 0; i < 3 && (!v || v->t == JT_NONE); i++) {
-		s = (struct jstr){ .p = names[i], .n = (uint32_t)strlen(names[i]) };
-		v = jdict_find(m, &s, jhash(s.p, s.n));
+	for (int k = JK_REASONING_CONTENT; k <= JK_REASONING && (!v || v->t == JT_NONE); k++) {
+		v = ji_member(in, m, (enum jknown)k);
 	}
 	if (!v || v->t == JT_NONE) {
 		return;
@@ -402,8 +411,13 @@ static struct jv read_value(struct reader *r, enum place at, uint32_t org)
 		r->depth--;
 		return v;
 	}
-	for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-		size_t n = strlen(words[i].s);
+	for (unsigned i = 0; r->p[r->i] > '9' || r->p[r->i] == '-'; i++) {
+		size_t n;
+
+		if (i == sizeof(words) / sizeof(words[0])) {
+			break;
+		}
+		n = strlen(words[i].s);
 
 		if (r->n - r->i >= n && !memcmp(r->p + r->i, words[i].s, n)) {
 			r->i += n;

@@ -165,12 +165,16 @@ struct jtree {
 	struct jname **by_sym;
 	struct jbody body;
 	struct jscope_def *root;
+	int32_t given[24];      /* symbols of what every render gives, by enum jgiven; −1: the template does not name it */
 	const char *src;        /* normalised newlines, owned by mem */
 	uint32_t n_src;
 	int has_generation;
 };
 
 enum jspecial { JS_BOS, JS_EOS, JS_UNK, JS_SEP, JS_PAD, JS_CLS, JS_MASK, JS_COUNT };
+
+/* What every render gives a template: special tokens by enum jspecial, then these, then the functions. */
+enum jgiven { JV_MESSAGES = JS_COUNT, JV_TOOLS, JV_DOCUMENTS, JV_PROMPT, JV_FUNCTIONS, JV_COUNT = JV_FUNCTIONS + 7 };
 
 struct sky_template {
 	struct jtree tree;
@@ -269,7 +273,13 @@ struct jloop {
 enum jloop_kind { JL_NONE, JL_MESSAGES, JL_NUMBERS, JL_OTHER };
 struct jmacro { const struct jn *n; struct jscope *scope; const struct jname *name; };
 
+/* Keys that are looked up in every message, with their hashes. */
+enum jknown { JK_ROLE, JK_CONTENT, JK_REASONING_CONTENT, JK_THINKING, JK_REASONING, JK_WEIGHT, JK_TRAIN, JK_TRAINABLE,
+	JK_TRAINING, JK_LOSS_MASK, JK_TEXT_KEY, JK_COUNT };
+struct jkey { struct jstr s; uint32_t hash; };
+
 struct ji {
+	struct jkey key[JK_COUNT];
 	const struct sky_template *t;
 	const struct jtree *tree;       /* the one of t that runs */
 	struct sky_arena mem;
@@ -399,6 +409,7 @@ extern const struct jfilter jinja_filters_seq[];        /* of jinja_filter_seq.c
 /* jinja_call.c */
 struct jv ji_call(struct ji *in, struct jv fn, const struct jcallargs *a);
 void ji_globals(struct ji *in);                         /* fills the context slots of the environment */
+void jinja_given(struct jtree *t);                      /* fills t->given */
 /* Runs a macro into the output; the caller captures it where a value is wanted. caller may be NULL. */
 void ji_run_macro(struct ji *in, const struct jmacro *m, const struct jcallargs *a, const struct jv *caller);
 
@@ -414,6 +425,11 @@ bool ji_args(struct ji *in, const struct jargs *args, struct jargroom *room, str
 
 /* jinja_input.c: JSON to values with origins */
 enum jinput { JIN_PLAIN, JIN_MESSAGES };        /* JIN_MESSAGES: an array whose objects are messages 0, 1, … */
+void ji_keys(struct ji *in);    /* fills in->key, once */
+static inline struct jv *ji_member(const struct ji *in, const struct jdict *m, enum jknown k)
+{
+	return (struct jv *)jdict_find(m, &in->key[k].s, in->key[k].hash);
+}
 struct jv ji_json(struct ji *in, const char *p, size_t n, const char *what, enum jinput how);
 struct jv ji_jnode(struct ji *in, const struct sky_jnode *v, enum jinput how);
 

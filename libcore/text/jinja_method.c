@@ -1,4 +1,5 @@
 /* jinja: methods of lists, dicts, loops and helpers; str.format and the % operator (part of text). */
+#include <math.h>
 #include "text/jinja_int.h"
 
 enum lm { LM_COUNT, LM_INDEX, LM_COPY, LM_MUTATES };
@@ -210,6 +211,10 @@ static void put_spec(struct ji *in, struct jv v, const struct spec *s)
 		ji_fail(in, SKY_E_DATA, "%%%c format: a real number is required, not %s", type, ji_type_name(v));
 		return;
 	}
+	if (v.t == JT_FLOAT && type && memchr("dxXoc", type, 5) && !(fabs(d) < 9.2e18)) {
+		ji_fail(in, SKY_E_DATA, "%%%c format: the number is beyond 64 bits", type);
+		return;
+	}
 	if (number && type && memchr("feEgGF", type, 6)) {
 		snprintf(fmt, sizeof(fmt), "%%%s.%lld%c", s->sign == '+' ? "+" : s->sign == ' ' ? " " : "",
 		         (long long)(s->precision < 0 ? 6 : s->precision), type);
@@ -219,7 +224,7 @@ static void put_spec(struct ji *in, struct jv v, const struct spec *s)
 #pragma GCC diagnostic pop
 		body = ji_str(in, text, strlen(text), v.org);
 	} else if (number && type && memchr("dxXo", type, 4)) {
-		long long i = v.t == JT_FLOAT ? (long long)d : (long long)v.u.i;
+		long long i = v.t != JT_FLOAT ? (long long)v.u.i : fabs(d) < 9.2e18 ? (long long)d : 0;
 		unsigned long long u = i < 0 ? 0ull - (unsigned long long)i : (unsigned long long)i;
 
 		fmt[0] = 0;

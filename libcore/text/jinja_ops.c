@@ -702,8 +702,12 @@ struct jv ji_slice(struct ji *in, struct jv o, struct jv a, struct jv b, struct 
 		struct jrange *part = ji_alloc(in, sizeof(*part));
 
 		if (part) {
-			*part = (struct jrange){ .start = o.u.r->start + from * o.u.r->step, .stop = o.u.r->start + to * o.u.r->step,
-				.step = o.u.r->step * step, .n = step > 0 ? (to - from + step - 1) / step : (from - to - step - 1) / -step };
+			/* the sums may leave int64 behind the last element: unsigned, so that they wrap */
+			uint64_t start = (uint64_t)o.u.r->start, by = (uint64_t)o.u.r->step;
+
+			*part = (struct jrange){ .start = (int64_t)(start + (uint64_t)from * by),
+				.stop = (int64_t)(start + (uint64_t)to * by), .step = (int64_t)(by * (uint64_t)step),
+				.n = step > 0 ? (to - from + step - 1) / step : (from - to - step - 1) / -step };
 			part->n = (step > 0 ? from < to : from > to) ? part->n : 0;
 		}
 		return (struct jv){ .t = JT_RANGE, .u.r = part };

@@ -846,5 +846,8 @@ int jinja_parse(struct jtree *t, const char *src, size_t n, const char *name, st
 		return p.rc;
 	}
 	t->body = body(&p, NULL);
+	if (!p.rc) {
+		jinja_given(t);
+	}
 	return p.rc ? p.rc : resolve(&p);
 }

@@ -257,6 +257,7 @@ int sky_renderer_new(const struct sky_template *t, struct sky_renderer **r_p, st
 		return sky_fail(err, SKY_E_LIMIT, "out of memory for a renderer");
 	}
 	r->in.t = t;
+	ji_keys(&r->in);
 	sky_arena_init(&r->in.mem, 1u << 20, 0);
 	sky_buf_init(&r->in.out, UINT32_MAX);
 	*r_p = r;
@@ -315,19 +316,10 @@ static int start(struct sky_renderer *r, const struct jtree *tree, const struct 
 	return 0;
 }
 
-static void give(struct ji *in, const char *name, struct jv v)
+static void give(struct ji *in, int i, struct jv v)
 {
-	const struct jname *n = jtree_find(in->tree, name, strlen(name));
-
-	if (n) {
-		in->ctx[n->sym] = v;
-	}
-}
-
-static void give_text(struct ji *in, const char *name, const char *s)
-{
-	if (s) {
-		give(in, name, ji_str(in, s, strlen(s), JORG(-1, SKY_PART_TEMPLATE)));
+	if (in->tree->given[i] >= 0) {
+		in->ctx[in->tree->given[i]] = v;
 	}
 }
 
@@ -337,12 +329,15 @@ static void give_all(struct ji *in, const struct sky_render_opt *opt, struct jv 
 	ji_globals(in);
 	for (int i = 0; i < JS_COUNT; i++) {
 		const char *own = i == JS_BOS ? opt->bos_token : i == JS_EOS ? opt->eos_token : NULL;
+		const char *s = own ? own : in->t->special[i];
 
-		give_text(in, jinja_special_names[i], own ? own : in->t->special[i]);
+		if (s && in->tree->given[i] >= 0) {
+			give(in, i, ji_str(in, s, strlen(s), JORG(-1, SKY_PART_TEMPLATE)));
+		}
 	}
-	give(in, "messages", in->messages);
-	give(in, "tools", tools);
-	give(in, "documents", jv_none());
+	give(in, JV_MESSAGES, in->messages);
+	give(in, JV_TOOLS, tools);
+	give(in, JV_DOCUMENTS, jv_none());
 	for (uint32_t i = 0; !in->rc && args.t == JT_DICT && i < args.u.m->n; i++) {
 		const struct jent *e = &args.u.m->e[i];
 		const struct jname *n = jtree_find(in->tree, e->k.u.s->p, e->k.u.s->n);
@@ -351,7 +346,7 @@ static void give_all(struct ji *in, const struct sky_render_opt *opt, struct jv 
 			in->ctx[n->sym] = e->v;
 		}
 	}
-	give(in, "add_generation_prompt", jv_bool(opt->add_generation_prompt != 0));    /* the option, whatever args say */
+	give(in, JV_PROMPT, jv_bool(opt->add_generation_prompt != 0));    /* the option, whatever args say */
 }
 
 /* Puts a tag behind the content of the last message, as transformers does, to see where it ends. */
@@ -360,8 +355,7 @@ static const char continue_tag[] = "CONTINUE_FINAL_MESSAGE_TAG ";
 static bool tag_last(struct ji *in, struct jv *content_p)
 {
 	struct jlist *l = in->messages.u.l;
-	struct jstr key = { .p = "content", .n = 7 }, text_key = { .p = "text", .n = 4 };
-	struct jv *c = l->n ? (struct jv *)jdict_find(l->v[l->n - 1].u.m, &key, jhash("content", 7)) : NULL;
+	struct jv *c = l->n ? ji_member(in, l->v[l->n - 1].u.m, JK_CONTENT) : NULL;
 	struct jmark m;
 
 	if (c && c->t == JT_LIST) {
@@ -369,7 +363,7 @@ static bool tag_last(struct ji *in, struct jv *content_p)
 
 		c = NULL;
 		for (uint32_t i = parts->n; i > 0 && !c; i--) {
-			c = parts->v[i - 1].t == JT_DICT ? (struct jv *)jdict_find(parts->v[i - 1].u.m, &text_key, jhash("text", 4)) : NULL;
+			c = parts->v[i - 1].t == JT_DICT ? ji_member(in, parts->v[i - 1].u.m, JK_TEXT_KEY) : NULL;
 		}
 	}
 	if (!c || c->t != JT_STR) {
@@ -421,13 +415,10 @@ static void cut_at_tag(struct ji *in, struct jv content)
 }
 
 /* Does the message opt out of training? weight 0, or one of the usual switches false. */
-static bool untrained(const struct jdict *m)
+static bool untrained(const struct ji *in, const struct jdict *m)
 {
-	static const char *const keys[] = { "weight", "train", "trainable", "training", "loss_mask" };
-
-	for (int i = 0; i < 5; i++) {
-		struct jstr k = { .p = keys[i], .n = (uint32_t)strlen(keys[i]) };
-		const struct jv *v = jdict_find(m, &k, jhash(k.p, k.n));
+	for (int k = JK_WEIGHT; k <= JK_LOSS_MASK; k++) {
+		const struct jv *v = ji_member(in, m, (enum jknown)k);
 
 		if (v && (v->t == JT_INT || v->t == JT_BOOL || v->t == JT_FLOAT) && (v->t == JT_FLOAT ? v->u.d == 0 : v->u.i == 0)) {
 			return true;
@@ -439,7 +430,6 @@ static bool untrained(const struct jdict *m)
 static int describe_messages(struct sky_renderer *r, struct sky_err *err)
 {
 	const struct jlist *l = r->in.messages.u.l;
-	struct jstr key = { .p = "role", .n = 4 };
 
 	if (r->cap_message < l->n) {
 		struct sky_render_message *m = sky_realloc_array(r->out.message, l->n * 2u, sizeof(*m));
@@ -451,14 +441,14 @@ static int describe_messages(struct sky_renderer *r, struct sky_err *err)
 		r->cap_message = l->n * 2;
 	}
 	for (uint32_t i = 0; i < l->n; i++) {
-		const struct jv *role = jdict_find(l->v[i].u.m, &key, jhash("role", 4));
+		const struct jv *role = ji_member(&r->in, l->v[i].u.m, JK_ROLE);
 		struct sky_render_message *m = &r->out.message[i];
 		uint32_t n = role && role->t == JT_STR ? role->u.s->n : 0;
 
 		n = n < sizeof(m->role) ? n : sizeof(m->role) - 1;
 		memcpy(m->role, n ? role->u.s->p : "", n);
 		m->role[n] = 0;
-		m->untrained = untrained(l->v[i].u.m);
+		m->untrained = untrained(&r->in, l->v[i].u.m);
 	}
 	r->out.n_message = l->n;
 	return 0;
