@@ -271,10 +271,10 @@ int tok_finish(struct sky_tokenizer *t, struct sky_err *err)
 	t->fast = independent_parts(t);
 	if (rc == 0 && t->all_bytes) {
 		rc = tok_merges_bytes(&t->merges, t->byte_id, err);
-		rc = rc < 0 ? rc : tok_words_mark(t, e, err);
+		rc = rc < 0 ? rc : tok_lexicon_build(t, e, err);
 	}
 	if (rc == 0 && t->fast && (t->all_bytes || !t->byte_level)) {
-		rc = tok_words_prepare(t, err);
+		rc = tok_cut_prepare(t, err);
 	}
 	for (size_t i = 0; i < t->n_added && rc == 0; i++) {
 		rc = set_match(t, e, &t->added[i], err);

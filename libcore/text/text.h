@@ -18,7 +18,9 @@ extern "C" {
 struct sky_tokenizer;
 struct sky_encoder;             /* word cache and scratch of one thread */
 
-/* path: a model directory (tokenizer.json, else tiktoken.model), a tokenizer.json or a .tiktoken file. */
+/* path: a model directory (tokenizer.json, else tiktoken.model), a tokenizer.json or a .tiktoken file. BPE only: Unigram,
+ * WordPiece and steps that are not known are refused by name (SKY_E_DATA). A rank file's pattern follows from its name
+ * (cl100k…, o200k…, r50k…, p50k…, qwen…, tiktoken.model for the Kimi family). */
 int sky_tokenizer_open(const char *path, struct sky_tokenizer **t_p, struct sky_err *err) SKY_MUST_CHECK;
 /* From memory, for fuzzers and tests: text of a tokenizer.json. */
 int sky_tokenizer_parse(const char *json, size_t n, const char *name, struct sky_tokenizer **t_p, struct sky_err *err) SKY_MUST_CHECK;
@@ -27,8 +29,8 @@ int64_t sky_tokenizer_vocab(const struct sky_tokenizer *t);     /* largest id + 
 void sky_tokenizer_fingerprint(const struct sky_tokenizer *t, char out[65]);    /* SHA-256 of the file(s), hex */
 /* Id of the exact token text (added tokens first), or −1. */
 int32_t sky_tokenizer_id(const struct sky_tokenizer *t, const char *s, size_t n);
-/* Bytes of a token as decode writes them (view), n_p set; NULL for an id without token. *special_p (may be NULL): 1 for
- * a special added token. */
+/* Bytes of a token (view), n_p set; NULL for an id without token: what decode writes for it in a byte-level tokenizer, its
+ * spelling ("▁the", "<0x0A>") in a SentencePiece-style one. *special_p (may be NULL): 1 for a special added token. */
 const char *sky_tokenizer_token(const struct sky_tokenizer *t, int32_t id, size_t *n_p, int *special_p);
 /* Warnings of loading, one a line; "" when none. */
 const char *sky_tokenizer_warnings(const struct sky_tokenizer *t);

@@ -344,10 +344,11 @@ int ids_reserve(struct sky_ids *v, int64_t more, bool offsets, struct sky_err *e
 int ids_add(struct sky_ids *v, uint32_t id, size_t off, bool offsets, struct sky_err *err) SKY_MUST_CHECK;
 
 /* ---- words.c: the fast path for known patterns ---- */
-int tok_words_prepare(struct sky_tokenizer *t, struct sky_err *err) SKY_MUST_CHECK;
-/* Finds out which tokens are TOK_SELF and builds the lexicon of short ones. */
-int tok_words_mark(struct sky_tokenizer *t, struct sky_encoder *e, struct sky_err *err) SKY_MUST_CHECK;
 void tok_words_free(struct tok_words *w);
+/* cut.c: fills cut_pair and cut_part. */
+int tok_cut_prepare(struct sky_tokenizer *t, struct sky_err *err) SKY_MUST_CHECK;
+/* lexicon.c: finds out which tokens are TOK_SELF and builds the lexicon of the short ones. */
+int tok_lexicon_build(struct sky_tokenizer *t, struct sky_encoder *e, struct sky_err *err) SKY_MUST_CHECK;
 int tok_words_encode(struct sky_encoder *e, const uint8_t *p, size_t n, size_t base, struct sky_ids *out,
 		     struct sky_err *err) SKY_MUST_CHECK;
 

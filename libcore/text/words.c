@@ -5,8 +5,8 @@
  * which turns long Chinese or Japanese runs into words that repeat; then bpe.c merges. Memory is bounded: the short
  * table grows to SHORT_MAX lines and then replaces, the long one is emptied when its store is full. */
 #include "text/scan.h"
+#include "text/words.h"
 
-#include <emmintrin.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,17 +19,6 @@
 #define LONG_SLOTS (1u << 17)
 #define LONG_BYTES (16u << 20)
 #define LONG_WORD 255 /* longer pieces are merged anew each time */
-
-#define COUNT_SPILLED 0xffu
-
-struct entry {           /* all zero: free */
-	uint64_t key[2]; /* bytes, zero padded; the last byte is the length */
-	uint32_t id[3];
-	uint32_t count; /* 1 to 3, or COUNT_SPILLED: id[0] is the place in spill, id[1] the number */
-};
-struct word_line {
-	struct entry e[2];
-};
 
 struct long_slot {
 	uint64_t hash;  /* 0: free */
@@ -53,68 +42,12 @@ struct tok_words {
 	uint32_t stop[PARTS];             /* of the parts */
 	bool cut[PARTS];                  /* not a whole piece */
 	uint64_t key[PARTS][2], hash[PARTS];
-	const struct entry *hit[PARTS]; /* in the table or the lexicon; NULL: new or long */
-	uint32_t learnt[PARTS];         /* parts whose entry the lexicon gave */
-	uint32_t missed[MISSES];        /* parts that were merged */
+	const struct word_entry *hit[PARTS]; /* in the table or the lexicon; NULL: new or long */
+	uint32_t learnt[PARTS];              /* parts whose entry the lexicon gave */
+	uint32_t missed[MISSES];             /* parts that were merged */
 	struct bpe_word word[MISSES], *active[MISSES];
 	size_t n_learnt, n_missed;
 };
-
-/* ---- where no token can cross ---- */
-
-#define CUT_BITS 21
-
-static inline uint32_t cut_hash(uint32_t a, uint32_t b)
-{
-	return (uint32_t)(((uint64_t)a << 21 | b) * 0x9e3779b97f4a7c15ull >> (64 - CUT_BITS));
-}
-
-/* Is the character that ends before s[k] whole inside s[0..k)? Its start, or −1. */
-static int64_t whole_before(const uint8_t *s, uint32_t k)
-{
-	int64_t i = (int64_t)k - 1;
-
-	while (i > 0 && (s[i] & 0xc0) == 0x80) {
-		i--;
-	}
-	return (s[i] & 0xc0) != 0x80 && uc_length(s[i]) == k - (uint32_t)i ? i : -1;
-}
-
-static void note_token(struct sky_tokenizer *t, const uint8_t *s, uint32_t n)
-{
-	for (uint32_t k = 1; k < n; k++) {
-		int64_t i;
-		unsigned len;
-
-		if ((s[k] & 0xc0) == 0x80) {
-			continue;
-		}
-		i = whole_before(s, k);
-		if (i >= 0 && k + uc_length(s[k]) <= n) {
-			uint32_t h = cut_hash(uc_decode(s + i, &len), uc_decode(s + k, &len));
-
-			t->cut_pair[h >> 3] |= (uint8_t)(1u << (h & 7));
-		} else {
-			t->cut_part[s[k - 1]][s[k]] = 1;
-		}
-	}
-}
-
-int tok_words_prepare(struct sky_tokenizer *t, struct sky_err *err)
-{
-	t->cut_pair = calloc(1u << (CUT_BITS - 3), 1);
-	t->cut_part = calloc(256, sizeof(*t->cut_part));
-	if (!t->cut_pair || !t->cut_part) {
-		return sky_fail_mem(err, "tokenizer");
-	}
-	for (uint32_t id = 0; id < t->vocab.n_id; id++) {
-		if ((t->vocab.tok[id].flag & TOK_MODEL) && !(t->vocab.tok[id].flag & TOK_FOREIGN) &&
-		    t->vocab.tok[id].len != TOK_NO_LEN) {
-			note_token(t, (const uint8_t *)t->vocab.bytes + t->vocab.tok[id].off, t->vocab.tok[id].len);
-		}
-	}
-	return 0;
-}
 
 static inline bool is_ascii(const uint8_t *p, size_t n)
 {
@@ -124,24 +57,6 @@ static inline bool is_ascii(const uint8_t *p, size_t n)
 		i++;
 	}
 	return i == n;
-}
-
-/* End of the part that starts at i: the next place between characters where no token crosses. */
-static size_t cut_end(const struct sky_tokenizer *t, const uint8_t *p, size_t i, size_t n)
-{
-	unsigned len;
-	uint32_t a = uc_decode(p + i, &len), b;
-
-	for (i += len; i < n; i += len, a = b) {
-		uint32_t h;
-
-		b = uc_decode(p + i, &len);
-		h = cut_hash(a, b);
-		if (!(t->cut_pair[h >> 3] >> (h & 7) & 1) && !t->cut_part[p[i - 1]][p[i]]) {
-			return i;
-		}
-	}
-	return n;
 }
 
 /* ---- tables ---- */
@@ -191,16 +106,9 @@ static int words_new(struct sky_encoder *e, struct sky_err *err)
 	return 0;
 }
 
-static inline uint64_t key_hash(uint64_t a, uint64_t b)
+static void put_entry(struct tok_words *w, const struct word_entry *e)
 {
-	uint64_t h = (a ^ (b << 31 | b >> 33)) * 0x9e3779b97f4a7c15ull;
-
-	return (h ^ h >> 32 ^ b) * 0xd6e8feb86659fd93ull;
-}
-
-static void put_entry(struct tok_words *w, const struct entry *e)
-{
-	struct word_line *l = &w->line[key_hash(e->key[0], e->key[1]) >> w->shift];
+	struct word_line *l = &w->line[word_hash(e->key[0], e->key[1]) >> w->shift];
 	int i = !(l->e[0].key[1] | l->e[0].key[0]) ? 0 : !(l->e[1].key[1] | l->e[1].key[0]) ? 1 : -1;
 
 	if (i < 0) {
@@ -236,7 +144,7 @@ static void grow_short(struct tok_words *w)
 	free(old);
 }
 
-static void remember(struct tok_words *w, const struct entry *e)
+static void remember(struct tok_words *w, const struct word_entry *e)
 {
 	put_entry(w, e);
 	if (w->n_used > w->n_limit) {
@@ -245,7 +153,7 @@ static void remember(struct tok_words *w, const struct entry *e)
 }
 
 /* Keeps the ids in the entry or in spill; false when there is no room left. */
-static bool fill_entry(struct tok_words *w, struct entry *e, const int32_t *id, int64_t n)
+static bool fill_entry(struct tok_words *w, struct word_entry *e, const int32_t *id, int64_t n)
 {
 	if (n <= 3) {
 		for (int64_t i = 0; i < n; i++) {
@@ -266,30 +174,14 @@ static bool fill_entry(struct tok_words *w, struct entry *e, const int32_t *id, 
 	memcpy(w->spill + w->n_spill, id, (size_t)n * sizeof(*id));
 	e->id[0] = w->n_spill;
 	e->id[1] = (uint32_t)n;
-	e->count = COUNT_SPILLED;
+	e->count = WORD_SPILLED;
 	w->n_spill += (uint32_t)n;
 	return true;
 }
 
 /* ---- one piece ---- */
 
-static inline void load_key(const uint8_t *p, size_t n, size_t room, uint64_t key[2])
-{
-	static const uint8_t keep[32] = { 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255 };
-	__m128i v;
-
-	if (room >= 16) {
-		v = _mm_and_si128(_mm_loadu_si128((const __m128i *)p),
-				  _mm_loadu_si128((const __m128i *)(keep + 15 - n)));
-		_mm_storeu_si128((__m128i *)key, v);
-	} else {
-		key[0] = key[1] = 0;
-		memcpy(key, p, n);
-	}
-	key[1] |= (uint64_t)n << 56;
-}
-
-static inline const struct entry *find(const struct tok_words *w, const uint64_t key[2], uint64_t hash)
+static inline const struct word_entry *find(const struct tok_words *w, const uint64_t key[2], uint64_t hash)
 {
 	const struct word_line *l = &w->line[hash >> w->shift];
 	__m128i k = _mm_loadu_si128((const __m128i *)key);
@@ -301,92 +193,6 @@ static inline const struct entry *find(const struct tok_words *w, const uint64_t
 		return &l->e[1];
 	}
 	return NULL;
-}
-
-/* ---- the lexicon: short pieces that are one token, shared by all encoders ---- */
-
-static void lexicon_put(struct sky_tokenizer *t, const struct entry *e)
-{
-	const uint64_t mask = ((uint64_t)1 << (64 - t->lexicon_shift)) - 1;
-	uint64_t i = key_hash(e->key[0], e->key[1]) >> t->lexicon_shift;
-
-	while (t->lexicon[i].e[0].count && t->lexicon[i].e[1].count) {
-		i = (i + 1) & mask;
-	}
-	t->lexicon[i].e[t->lexicon[i].e[0].count != 0] = *e;
-}
-
-static inline bool same_key(const struct entry *e, const uint64_t key[2])
-{
-	return e->key[0] == key[0] && e->key[1] == key[1];
-}
-
-static const struct entry *lexicon_find(const struct sky_tokenizer *t, const uint64_t key[2], uint64_t hash)
-{
-	const uint64_t mask = ((uint64_t)1 << (64 - t->lexicon_shift)) - 1;
-
-	for (uint64_t i = hash >> t->lexicon_shift;; i = (i + 1) & mask) {
-		const struct word_line *l = &t->lexicon[i];
-
-		if (same_key(&l->e[0], key)) {
-			return &l->e[0];
-		}
-		if (same_key(&l->e[1], key)) {
-			return &l->e[1];
-		}
-		if (!l->e[1].count) { /* entries fill a line from its front */
-			return NULL;
-		}
-	}
-}
-
-/* Does a piece with the bytes of this token become the token? Always with ignore_merges; else nearly always. */
-static int mark_token(struct sky_tokenizer *t, struct sky_encoder *e, uint32_t id, struct sky_ids *ids,
-		      struct sky_err *err)
-{
-	struct tok_token *k = &t->vocab.tok[id];
-	const uint8_t *s = (const uint8_t *)t->vocab.bytes + k->off;
-	int rc = 0;
-
-	if (!(k->flag & TOK_MODEL) || (k->flag & TOK_FOREIGN) || k->len > BPE_SELF_MAX || k->len == 0) {
-		return 0;
-	}
-	ids->n = 0;
-	if (!t->ignore_merges) {
-		rc = bpe_merge(e, s, k->len, ids, NULL, 0, err);
-	}
-	if (rc == 0 && (t->ignore_merges || (ids->n == 1 && ids->id[0] == (int32_t)id))) {
-		struct entry one = { { 0, 0 }, { id }, 1 };
-
-		k->flag |= TOK_SELF;
-		if (k->len <= 15) {
-			load_key(s, k->len, k->len, one.key);
-			lexicon_put(t, &one);
-		}
-	}
-	return rc;
-}
-
-int tok_words_mark(struct sky_tokenizer *t, struct sky_encoder *e, struct sky_err *err)
-{
-	struct sky_ids ids = { 0 };
-	size_t n_line = 1024;
-	int rc = 0;
-
-	for (t->lexicon_shift = 54; n_line < t->vocab.n_id * 2 / 3; t->lexicon_shift--) {
-		n_line *= 2;
-	}
-	t->lexicon = sky_aligned_alloc(n_line * sizeof(*t->lexicon));
-	if (!t->lexicon) {
-		return sky_fail_mem(err, "tokenizer");
-	}
-	memset(t->lexicon, 0, n_line * sizeof(*t->lexicon));
-	for (uint32_t id = 0; id < t->vocab.n_id && rc == 0; id++) {
-		rc = mark_token(t, e, id, &ids, err);
-	}
-	sky_ids_release(&ids);
-	t->self_known = rc == 0;
-	return rc;
 }
 
 static int add_ids(struct sky_ids *out, const void *id, int64_t n, struct sky_err *err)
@@ -471,7 +277,7 @@ static size_t part_batch(const struct sky_tokenizer *t, struct tok_words *w, con
 
 		if (wants_cutting(t, p + start, end - start)) {
 			while (start < end && n < PARTS) {
-				size_t stop = cut_end(t, p, start, end);
+				size_t stop = tok_cut_end(t, p, start, end);
 
 				w->cut[n] = start != begin || stop != end;
 				w->stop[n++] = (uint32_t)stop;
@@ -499,9 +305,9 @@ static void hash_batch(const struct sky_tokenizer *t, struct tok_words *w, const
 		size_t len = w->stop[k] - start;
 
 		if (len <= 15) {
-			load_key(p + start, len, n - start, w->key[k]);
+			word_key(p + start, len, n - start, w->key[k]);
 			w->key[k][1] |= w->cut[k] ? part : 0;
-			w->hash[k] = key_hash(w->key[k][0], w->key[k][1]);
+			w->hash[k] = word_hash(w->key[k][0], w->key[k][1]);
 			__builtin_prefetch(&w->line[w->hash[k] >> w->shift]);
 		}
 		start = w->stop[k];
@@ -540,7 +346,7 @@ static size_t settle_batch(struct sky_encoder *e, const uint8_t *p, size_t start
 		const uint32_t k = w->learnt[i];
 		const size_t from = k ? w->stop[k - 1] : start;
 
-		w->hit[k] = t->lexicon ? lexicon_find(t, w->key[k], w->hash[k]) : NULL; /* holds no key of a part */
+		w->hit[k] = t->lexicon ? tok_lexicon_find(t, w->key[k], w->hash[k]) : NULL; /* holds no key of a part */
 		if (w->hit[k]) {
 			w->learnt[w->n_learnt++] = k;
 		} else if (w->n_missed < MISSES) {
@@ -563,10 +369,10 @@ static int emit_batch(struct sky_encoder *e, const uint8_t *p, size_t start, siz
 	size_t next = 0;
 
 	for (size_t k = 0; k < count && rc == 0; start = w->stop[k++]) {
-		const struct entry *hit = w->hit[k];
+		const struct word_entry *hit = w->hit[k];
 		size_t len = w->stop[k] - start;
 
-		if (hit && hit->count != COUNT_SPILLED) {
+		if (hit && hit->count != WORD_SPILLED) {
 			_mm_storeu_si128((__m128i *)(out->id + out->n), _mm_load_si128((const __m128i *)hit->id));
 			out->n += hit->count;
 		} else if (hit) {
@@ -593,7 +399,7 @@ static void remember_batch(struct tok_words *w)
 	}
 	for (size_t i = 0; i < w->n_missed; i++) {
 		const uint32_t k = w->missed[i];
-		struct entry fresh = { { w->key[k][0], w->key[k][1] }, { 0 }, 0 };
+		struct word_entry fresh = { { w->key[k][0], w->key[k][1] }, { 0 }, 0 };
 
 		if (!find(w, w->key[k], w->hash[k]) &&
 		    fill_entry(w, &fresh, (const int32_t *)w->word[i].id, w->word[i].n)) {
