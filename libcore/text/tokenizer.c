@@ -6,9 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum part { PART_NORM, PART_PRE, PART_POST, PART_DEC, PART_ADDED, PART_MODEL, PART_COUNT };
+enum part {
+	PART_NORM,
+	PART_PRE,
+	PART_POST,
+	PART_DEC,
+	PART_ADDED,
+	PART_MODEL,
+	PART_TRUNCATION,
+	PART_PADDING,
+	PART_COUNT
+};
 static const char *const part_key[PART_COUNT] = {
-	"normalizer", "pre_tokenizer", "post_processor", "decoder", "added_tokens", "model",
+	"normalizer", "pre_tokenizer", "post_processor", "decoder", "added_tokens", "model", "truncation", "padding",
 };
 struct extent {
 	const char *p;
@@ -372,6 +382,12 @@ static int parse_into(struct sky_tokenizer *t, const char *json, size_t n, struc
 	rc = rc < 0 ? sky_while(err, rc, "%s", t->name) : tok_config_parts(t, root[0], root[1], root[2], root[3], err);
 	if (rc == 0 && !at[PART_MODEL].p) {
 		rc = sky_fail(err, SKY_E_DATA, "%s: no \"model\"; is this a tokenizer.json?", t->name);
+	}
+	for (int i = PART_TRUNCATION; i <= PART_PADDING && rc == 0; i++) {
+		if (at[i].p && strncmp(at[i].p, "null", 4) != 0) {
+			rc = tok_warn(t, err, "%s: \"%s\" is ignored: lengths are the caller's business", t->name,
+				      part_key[i]);
+		}
 	}
 	rc = rc < 0 ? rc : load_model(t, at[PART_MODEL], err);
 	rc = rc < 0 ? rc : tok_config_added(t, root[PART_ADDED], err);

@@ -233,12 +233,18 @@ static void bad_files(void)
 static void warned(void)
 {
 	static const char json[] = "{\"added_tokens\":[{\"id\":9,\"content\":\"<x>\",\"special\":true}]," MODEL "}";
+	static const char cut[] = "{\"truncation\":{\"max_length\":8},\"padding\":null," MODEL "}";
 	struct sky_tokenizer *t = NULL;
 
 	if (T_RC(sky_tokenizer_parse(json, sizeof(json) - 1, "odd.json", &t, &err), 0, &err,
 		 "an added token with an odd id loads")) {
 		T_HAS(sky_tokenizer_warnings(t), "<x>", "and a warning names it");
 		T_I64(sky_tokenizer_id(t, "<x>", 3), 3, "with the id that tokenizers gives");
+		sky_tokenizer_close(t);
+	}
+	if (T_RC(sky_tokenizer_parse(cut, sizeof(cut) - 1, "cut.json", &t, &err), 0, &err,
+		 "a file with truncation loads")) {
+		T_HAS(sky_tokenizer_warnings(t), "truncation", "and a warning says that it is ignored");
 		sky_tokenizer_close(t);
 	}
 }
@@ -274,6 +280,45 @@ static void rank_file(void)
 	T_RC(sky_tokenizer_open(t_path("nothing"), &t, &err), SKY_E_MISSING, &err, "a missing file is missing");
 }
 
+/* The Kimi family: 256 names behind the ranks, from tokenizer_config.json; runs of 25,000 characters are cut. */
+static void kimi_files(void)
+{
+	static const char config[] = "{\"added_tokens_decoder\":{\"3\":{\"content\":\"[BOS]\",\"special\":true}}}";
+	static const char ranks[] = "eA== 0\neQ== 1\neHg= 2\n"; /* x, y, xx */
+	char *text = malloc(25001);
+	struct sky_tokenizer *t = NULL;
+	struct sky_encoder *e = NULL;
+	struct sky_ids ids = { 0 };
+	char dir[T_PATH_MAX], path[T_PATH_MAX + 32];
+	int rc;
+
+	snprintf(dir, sizeof(dir), "%s", t_path("kimi"));
+	rc = sky_mkdirs(dir, &err);
+	snprintf(path, sizeof(path), "%s/tiktoken.model", dir);
+	rc = rc < 0 ? rc : sky_file_publish(path, ranks, sizeof(ranks) - 1, SKY_OUT_NO_FSYNC, &err);
+	snprintf(path, sizeof(path), "%s/tokenizer_config.json", dir);
+	rc = rc < 0 ? rc : sky_file_publish(path, config, sizeof(config) - 1, SKY_OUT_NO_FSYNC, &err);
+	rc = rc < 0 ? rc : sky_tokenizer_open(dir, &t, &err);
+	rc = rc < 0 ? rc : sky_encoder_new(t, &e, &err);
+	if (T_RC(rc, 0, &err, "a folder with tiktoken.model loads")) {
+		T_I64(sky_tokenizer_vocab(t), 3 + 256, "256 special tokens follow the ranks");
+		T_I64(sky_tokenizer_id(t, "[BOS]", 5), 3, "named by tokenizer_config.json");
+		T_I64(sky_tokenizer_id(t, "<|reserved_token_258|>", 22), 258, "or reserved");
+		rc = sky_encode(e, "xx[BOS]y", 8, 0, &ids, &err);
+		T_OK(rc == 0 && ids.n == 3 && memcmp(ids.id, (int32_t[]){ 2, 3, 1 }, 12) == 0,
+		     "special tokens are found in text");
+		memset(text, 'x', 25001);
+		text[0] = 'y';
+		ids.n = 0;
+		rc = sky_encode(e, text, 25001, 0, &ids, &err);
+		T_OK(rc == 0 && ids.n == 1 + 12499 + 2, "a run of 25,001 characters is cut behind 25,000");
+	}
+	sky_ids_release(&ids);
+	sky_encoder_free(e);
+	sky_tokenizer_close(t);
+	free(text);
+}
+
 int main(void)
 {
 	cases();
@@ -283,5 +328,6 @@ int main(void)
 	bad_files();
 	warned();
 	rank_file();
+	kimi_files();
 	return t_done();
 }
