@@ -189,7 +189,12 @@ static size_t plain_run(const char *p, size_t i, size_t n)
 		memcpy(&w, p + i, 8);
 		q = w ^ ones * '"';
 		b = w ^ ones * '\\';
-		if ((((q - ones) & ~q) | ((b - ones) & ~b) | ((w - ones * 0x20) & ~w)) & tops) {
+		w = (((q - ones) & ~q) | ((b - ones) & ~b) | ((w - ones * 0x20) & ~w)) & tops;
+		if (w) {
+			/* the lowest mark is exact, higher ones may come from a borrow */
+			if (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__) {
+				return i + ((size_t)__builtin_ctzll(w) >> 3);
+			}
 			break;
 		}
 	}
