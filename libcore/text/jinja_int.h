@@ -413,8 +413,10 @@ void jinja_given(struct jtree *t);                      /* fills t->given */
 /* Runs a macro into the output; the caller captures it where a value is wanted. caller may be NULL. */
 void ji_run_macro(struct ji *in, const struct jmacro *m, const struct jcallargs *a, const struct jv *caller);
 
-/* jinja_eval.c */
+/* jinja_eval.c: expressions; jinja_run.c: statements */
+static inline bool jv_is_message(struct jv v) { return v.t == JT_DICT && v.u.m->message >= 0; }
 struct jv ji_eval(struct ji *in, const struct jn *n);
+void ji_emit(struct ji *in, const struct jn *n);        /* prints, without intermediate strings where it can */
 void ji_run(struct ji *in, const struct jbody *b);
 void ji_assign(struct ji *in, const struct jn *target, struct jv v);
 void ji_for(struct ji *in, const struct jn *n, struct jv over, int depth0);
