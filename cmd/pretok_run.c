@@ -339,10 +339,36 @@ static void warn_input(void *ctx, const char *file, const char *what)
 	cmd_warn("%s: %s", file, what);
 }
 
+/* Columns that any schema reads, so that tables need not unpack the others. */
+static const char *const *wanted_columns(void)
+{
+	static const char *const known[] = {
+		"input_ids", "loss_mask", "completion_mask", "assistant_masks", "assistant_mask", "labels", "prompt_length",
+		"prompt_token_ids", "response_ids", "loss_masks", "conversations", "segments", "instruction", "input",
+				"output", "history",
+		"prompt", "completion", "chosen", "chat_template_kwargs",
+	};
+	static const char *list[128];
+	struct sky_rows_opt o = pretok_rows_opt(SKY_SCHEMA_AUTO);
+	size_t n = sizeof known / sizeof *known;
+
+	memcpy(list, known, sizeof known);
+	list[n++] = o.text_key ? o.text_key : "text";
+	list[n++] = o.messages_key ? o.messages_key : "messages";
+	list[n++] = o.tools_key ? o.tools_key : "tools";
+	list[n++] = o.system_key ? o.system_key : "system";
+	for (const char *const *m = o.map; m[0] && m[1] && n < 126; m += 2) {
+		list[n++] = m[0];
+	}
+	list[n] = NULL;
+	return list;
+}
+
 static int open_corpus(struct run *run, int argc, char **argv, struct sky_err *err)
 {
 	static const char *const from_stdin[] = { "-" };
-	struct sky_corpus_opt o = { .max_line = pt.max_line, .keep_nulls = pt.keep_nulls, .worker = run->share_i,
+	struct sky_corpus_opt o = { .max_line = pt.max_line, .keep_nulls = pt.keep_nulls, .columns = wanted_columns(),
+			.worker = run->share_i,
 				    .n_worker = run->share_n, .note = note_input, .warn = warn_input,
 				    .stream = { .zstd_window_log = (int)pt.zstd_long, .store = cmd_store_opt() } };
 	int rc = sky_input_format_parse(pt.format ? pt.format : "auto", &o.format, err);

@@ -84,6 +84,7 @@ struct sky_corpus_opt {
 	uint64_t max_line;              /* 0 = SKY_MAX_LINE_BYTES */
 	size_t block_bytes;             /* 0 = 1 MiB */
 	int keep_nulls;                 /* null members of table rows are written out */
+	const char *const *columns;     /* top-level columns of tables to read, ends with NULL; NULL: all */
 	int worker, n_worker;           /* share of the input: worker of n_worker; 0, 0 or 0, 1 = all */
 	struct sky_stream_opt stream;
 	/* Told once per input, what was found in it, and what looks odd but is read all the same. May be NULL. */

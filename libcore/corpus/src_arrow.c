@@ -157,12 +157,19 @@ static int take_batch(struct source *s, struct arrow *a, struct message *m, stru
 {
 	struct abatch batch = { .b = &m->b, .tab = m->header, .body = m->body, .n_body = m->n_body, .arena = &a->batch,
 				.dict = a->dict, .n_dict = a->n_dict, .file = s->in->name };
+	int rc;
 
 	a->first += a->n_row;
 	a->row = a->n_row = 0;
 	sky_arena_release(&a->batch);
 	sky_arena_init(&a->batch, 1u << 16, 0);
-	return arrow_batch(&batch, a->field, a->n_field, false, &a->col, &a->n_row, err);
+	rc = arrow_batch(&batch, a->field, a->n_field, false, &a->col, &a->n_row, err);
+	for (int i = 0; !rc && i < a->n_field; i++) {
+		if (!table_wants(s, a->field[i].name)) {
+			a->col[i] = (struct tcol){ .kind = T_NULL, .name = a->field[i].name, .n = a->n_row };
+		}
+	}
+	return rc;
 }
 
 static int open_stream_form(struct source *s, struct arrow *a, struct sky_err *err)

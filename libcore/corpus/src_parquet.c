@@ -185,10 +185,19 @@ static int read_group(struct source *s, struct parquet *q, struct sky_err *err)
 	if (!g->n_row) {
 		return 0;
 	}
-	for (int i = 0; !rc && i < q->n_leaf; i++) {
-		rc = pq_read_chunk(q, q->leaf[i], &g->chunk[i], &b.leaf[i], err);
-	}
 	for (int i = 0; !rc && i < q->root.n_child; i++) {
+		const struct pq_node *node = &q->root.child[i];
+
+		if (!table_wants(s, node->name)) {
+			q->col[i] = (struct tcol){ .kind = T_NULL, .name = node->name, .n = g->n_row };
+			continue;
+		}
+		for (int k = node->first_leaf; !rc && k < node->first_leaf + node->n_leaf; k++) {
+			rc = pq_read_chunk(q, q->leaf[k], &g->chunk[k], &b.leaf[k], err);
+		}
+		if (rc < 0) {
+			return rc;
+		}
 		rc = build(&b, &q->root.child[i], 0, 0, false, &q->col[i]);
 		if (!rc && q->col[i].n != g->n_row) {
 			rc = sky_fail(err, SKY_E_DATA, "%s: column \"%s\" has %lld rows, its row group promises %lld",

@@ -345,6 +345,16 @@ static int put_value(struct sky_buf *out, const struct tcol *c, int64_t i, int k
 	}
 }
 
+bool table_wants(const struct source *s, const char *name)
+{
+	const char *const *c = s->opt->columns;
+
+	while (c && *c && strcmp(*c, name)) {
+		c++;
+	}
+	return !c || *c;
+}
+
 int table_row(const struct tcol *col, int n_col, int64_t i, int keep_nulls, struct sky_buf *out, struct sky_err *err)
 {
 	int rc = put_members(out, col, n_col, i, keep_nulls, err);

@@ -50,6 +50,8 @@ struct tdict {                          /* values of a dictionary: chunks, as de
 
 /* Bounds of every buffer, offset and child against each other, so that printing cannot leave them. */
 int table_check(const struct tcol *c, const char *name, int depth, struct sky_err *err) SKY_MUST_CHECK;
+/* Is a top-level column of that name wanted? */
+bool table_wants(const struct source *s, const char *name);
 /* Row i of the columns as one JSON object and a newline. Null members of any depth are left out unless keep_nulls. */
 int table_row(const struct tcol *col, int n_col, int64_t i, int keep_nulls, struct sky_buf *out,
 		struct sky_err *err) SKY_MUST_CHECK;

@@ -50,6 +50,23 @@ t_ok 'killed at any system call, a rerun with --resume writes the bytes of an un
 		skyrl-pretok verify k >/dev/null
 	" "rm -rf k.* .k*"
 '
+# A run that waits in the middle of its input, stopped by TERM; then the same command with the whole input.
+mkfifo pipe
+stopped() {
+	skyrl-pretok --resume --checkpoint-every 1 -j 2 -t "$tok" -o term in.jsonl pipe >/dev/null 2>err2 &
+	pid=$!
+	exec 7>pipe
+	while ! test -s term.work/journal || test "$(wc -l <term.work/journal)" -lt 2; do sleep 0.05; done
+	kill -TERM $pid
+	exec 7>&-
+	wait $pid
+	test $? -eq 143 && test -d term.work && test ! -e term.idx
+}
+t_ok 'TERM saves the work, --resume ends it' '
+	t_run skyrl-pretok -t "$tok" -o tref in.jsonl small.jsonl && stopped && rm pipe && cp small.jsonl pipe &&
+	t_expect_code 2 skyrl-pretok --resume -j 2 -t "$tok" -o term in.jsonl pipe 2>err && grep "other options or inputs" err &&
+	t_run skyrl-pretok -j 2 -t "$tok" -o term in.jsonl pipe && same_set tref term
+'
 t_ok 'a set is whole or refused at any moment of a kill' '
 	t_has inject && t_kill_everywhere "skyrl-pretok -j 1 -t $tok -o v small.jsonl" "
 		if test -e v.idx && skyrl-pretok cat v >rows 2>/dev/null; then

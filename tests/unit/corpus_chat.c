@@ -96,7 +96,8 @@ static bool same_sample(const struct sky_sample *s, const struct sky_jnode *want
 	}
 	v = sky_j_get(want, "prompt");
 	if (v && sky_j_type(v) == SKY_J_STRING) {
-		return s->n_piece == 2 && piece_is(&s->piece[0], v) && piece_is(&s->piece[1], sky_j_get(want, "completion")) &&
+		return s->n_piece == 2 && piece_is(&s->piece[0], v) && piece_is(&s->piece[1], sky_j_get(want,
+				"completion")) &&
 		       !s->piece[0].trained && s->piece[1].trained;
 	}
 	if (v) {
@@ -152,7 +153,8 @@ static void file(const char *name, enum sky_schema schema, int n_want)
 	T_RC(sky_file_read(t_shared(path), &expect, &err), 0, &err, "%s expected", name);
 	sky_rows_set_schema(rows, schema);
 	for (p = in.ptr, q = expect.ptr; p < in.ptr + in.n && q < expect.ptr + expect.n; n++) {
-		const char *pe = memchr(p, '\n', (size_t)(in.ptr + in.n - p)), *qe = memchr(q, '\n', (size_t)(expect.ptr + expect.n - q));
+		const char *pe = memchr(p, '\n', (size_t)(in.ptr + in.n - p)), *qe = memchr(q, '\n',
+				(size_t)(expect.ptr + expect.n - q));
 		struct sky_json *doc = NULL;
 
 		pe = pe ? pe : in.ptr + in.n;
@@ -166,7 +168,8 @@ static void file(const char *name, enum sky_schema schema, int n_want)
 			q = qe + 1;
 			continue;
 		}
-		if (sky_json_parse(q, (size_t)(qe - q), name, 0, &doc, &err) || !judge(p, (size_t)(pe - p), sky_json_root(doc))) {
+		if (sky_json_parse(q, (size_t)(qe - q), name, 0, &doc, &err) || !judge(p, (size_t)(pe - p),
+				sky_json_root(doc))) {
 			t_note("%s row %d: %.*s", name, n + 1, (int)(qe - q), q);
 			bad++;
 		}
@@ -187,10 +190,12 @@ static void own_rows(void)
 		{ "{\"text\":5}", SKY_SCHEMA_TEXT, SKY_ROW_BAD_SCHEMA },
 		{ "{\"messages\":[]}", SKY_SCHEMA_MESSAGES, SKY_ROW_EMPTY },
 		{ "{\"messages\":[{\"role\":\"robot\",\"content\":\"x\"}]}", SKY_SCHEMA_MESSAGES, SKY_ROW_BAD_SCHEMA },
-		{ "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image\"}]}]}", SKY_SCHEMA_MESSAGES, SKY_ROW_BAD_SCHEMA },
+		{ "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image\"}]}]}", SKY_SCHEMA_MESSAGES,
+				SKY_ROW_BAD_SCHEMA },
 		{ "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":\"{\"}]}", SKY_SCHEMA_MESSAGES, SKY_ROW_BAD_SCHEMA },
 		{ "{\"messages\":\"x\"}", SKY_SCHEMA_MESSAGES, SKY_ROW_BAD_SCHEMA },
-		{ "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":5}", SKY_SCHEMA_MESSAGES, SKY_ROW_BAD_SCHEMA },
+		{ "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":5}", SKY_SCHEMA_MESSAGES,
+				SKY_ROW_BAD_SCHEMA },
 		{ "{\"instruction\":\"a\",\"output\":\"b\",\"history\":[[\"x\"]]}", SKY_SCHEMA_ALPACA, SKY_ROW_BAD_SCHEMA },
 		{ "{\"segments\":[{\"text\":\"a\"}]}", SKY_SCHEMA_SEGMENTS, SKY_ROW_BAD_SCHEMA },
 		{ "{\"input_ids\":[1,2],\"prompt_length\":3}", SKY_SCHEMA_TOKENS, SKY_ROW_BAD_SCHEMA },
@@ -204,7 +209,8 @@ static void own_rows(void)
 		enum sky_reason why;
 
 		sky_rows_set_schema(rows, t[i].schema);
-		T_RC(sky_rows_sample(rows, SKY_BLOCK_JSON, t[i].row, strlen(t[i].row), &s, &why, &err), 0, &err, "%s", t[i].row);
+		T_RC(sky_rows_sample(rows, SKY_BLOCK_JSON, t[i].row, strlen(t[i].row), &s, &why, &err), 0, &err, "%s",
+				t[i].row);
 		T_STR(sky_reason_name(why), sky_reason_name(t[i].why), "is judged");
 	}
 }
