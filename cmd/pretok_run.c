@@ -223,6 +223,11 @@ static int source(void *ctx, void **item_p, struct sky_err *err)
 	if (!it->block) {
 		rc = sky_corpus_next(run->corpus, &it->block, err);
 	}
+	/* The end of a pipe may come from the signal that stops us too: never take a cut input for a whole one. */
+	if (rc >= 0 && cmd_stopping()) {
+		sky_block_free(it->block);
+		rc = cmd_stop_err(err, "--resume goes on");
+	}
 	if (rc) {
 		free(it);
 		return rc;
@@ -743,6 +748,9 @@ int pretok_run(int argc, char **argv, struct sky_err *err)
 		pipe.n_threads = run.n_worker;
 		pipe.depth = 2 * run.n_worker + 2;
 		rc = rc ? rc : sky_pipe_run(&pipe, err);
+		if (!rc && cmd_stopping()) {    /* the signal may arrive a little behind the end that it made */
+			rc = cmd_stop_err(err, "--resume goes on");
+		}
 		if (rc == SKY_E_STOP && run.i_file + run.row > 0) {
 			struct sky_err ignored;
 

@@ -58,6 +58,7 @@ stopped() {
 	exec 7>pipe
 	while ! test -s term.work/journal || test "$(wc -l <term.work/journal)" -lt 2; do sleep 0.05; done
 	kill -TERM $pid
+	sleep 0.2
 	exec 7>&-
 	wait $pid
 	test $? -eq 143 && test -d term.work && test ! -e term.idx
