@@ -13,7 +13,7 @@
 #define BATCH 512            /* pieces scanned together */
 #define PARTS 2048           /* and parts of them that are hashed, fetched and merged together, at most */
 #define MISSES 256           /* new words among these */
-#define SHORT_MIN 15         /* log2 of the lines at the start: 2 MiB */
+#define SHORT_MIN 16    /* log2 of the lines at the start: 4 MiB */
 #define SHORT_MAX 19         /* at most: 32 MiB */
 #define SPILL_MAX (4u << 20) /* ids of words with more than three */
 #define LONG_SLOTS (1u << 17)
