@@ -181,6 +181,8 @@ struct sky_template {
 	struct jtree *tool_use; /* the template for conversations with tools, where the directory has one of its own */
 	char *name;
 	char fingerprint[65];
+	int32_t stop[16];       /* eos_token_id of generation_config.json: what ends a turn when the model is run */
+	int n_stop;
 	char *special[JS_COUNT];        /* bos_token, eos_token, … of the directory; NULL when it names none */
 };
 extern const char *const jinja_special_names[JS_COUNT];         /* "bos_token", … */

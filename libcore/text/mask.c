@@ -17,6 +17,8 @@ struct sky_masker {
 	uint8_t first_used[256];
 	bool by_look;                   /* no tokenizer: special is what looks so */
 	char *bos;
+	struct prompt stop[16];         /* texts of the tokens that stop generation, where the model's directory names them */
+	int n_stop;
 	struct prompt prompt[2];        /* behind a user, behind a tool result */
 	uint32_t (*span)[2];
 	int64_t n_span, cap_span;
@@ -349,6 +351,20 @@ int sky_masker_new(const struct sky_template *t, const struct sky_tokenizer *tok
 			rc = add_special(m, p, n > 64 ? 0 : (uint32_t)n, err);
 		}
 	}
+	for (int i = 0; tok && rc == 0 && i < t->n_stop; i++) {
+		size_t n = 0;
+		const char *p = sky_tokenizer_token(tok, t->stop[i], &n, NULL);
+
+		if (p && n > 0 && n <= 64) {
+			rc = add_special(m, p, (uint32_t)n, err);
+			m->stop[m->n_stop] = (struct prompt){ malloc(n), (uint32_t)n };
+			if (!m->stop[m->n_stop].p) {
+				rc = sky_fail(err, SKY_E_LIMIT, "out of memory for stop tokens");
+				break;
+			}
+			memcpy(m->stop[m->n_stop++].p, p, n);
+		}
+	}
 	rc = rc || rule->on == SKY_TRAIN_ALL ? rc : learn_prompts(m, t, opt, err);
 	if (rc < 0) {
 		sky_masker_free(m);
@@ -365,6 +381,9 @@ void sky_masker_free(struct sky_masker *m)
 	}
 	for (uint32_t i = 0; i < m->n_table; i++) {
 		free(m->table[i].p);
+	}
+	for (int i = 0; i < m->n_stop; i++) {
+		free(m->stop[i].p);
 	}
 	free(m->table);
 	free(m->bos);
@@ -471,12 +490,35 @@ static uint32_t stop_token(const struct sky_masker *m, const char *p, uint32_t f
 	return end;
 }
 
+/* Length of the token at p that stops generation; 0 when there is none, or none is known. */
+static uint32_t known_stop(const struct sky_masker *m, const char *p, uint32_t n)
+{
+	for (int i = 0; i < m->n_stop; i++) {
+		if (m->stop[i].n <= n && !memcmp(m->stop[i].p, p, m->stop[i].n)) {
+			return m->stop[i].n;
+		}
+	}
+	return 0;
+}
+
 /* Where the sampled bytes of run r end; next may be NULL. own: only stop tokens of the run itself count. */
 static uint32_t sampled_to(const struct sky_masker *m, const struct sky_render *v, const struct run *r, const struct run *next,
                            uint32_t from, bool last_run, bool own)
 {
 	const char *p = v->text.ptr;
 	uint32_t text = last_text(v, r, from), end = stop_token(m, p, text, r->to), i, n;
+
+	/* the model's own stop tokens decide where they are known: behind the text, or as the first of the next turn */
+	for (i = text; m->n_stop > 0 && i < r->to; i++) {
+		n = known_stop(m, p + i, r->to - i);
+		if (n > 0) {
+			return i + n;
+		}
+	}
+	n = m->n_stop > 0 && !own && next && next->message >= 0 ? known_stop(m, p + next->from, next->to - next->from) : 0;
+	if (n > 0) {
+		return next->from + n;
+	}
 
 	/* a turn that the answer of a tool interrupts was stopped by the token that opens the answer */
 	if (end && (last_run || own || !next || end != r->to)) {

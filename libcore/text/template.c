@@ -146,6 +146,30 @@ static int take_specials(struct sky_template *t, const struct sky_jnode *config,
 	return 0;
 }
 
+/* The stop tokens of generation_config.json, where there is one: a number or a list. */
+static int take_stops(struct sky_template *t, const char *dir, struct sky_err *err)
+{
+	struct sky_json *doc = NULL;
+	const struct sky_jnode *v, *e;
+	char path[SKY_MAX_PATH];
+	int64_t id;
+	int rc;
+
+	snprintf(path, sizeof(path), "%s/generation_config.json", dir);
+	rc = sky_json_load(path, SKY_JSON_PYTHON, &doc, err);
+	if (rc < 0) {
+		return rc == SKY_E_MISSING ? 0 : rc;
+	}
+	v = sky_j_get(sky_json_root(doc), "eos_token_id");
+	for (e = sky_j_type(v) == SKY_J_ARRAY ? sky_j_first(v) : v; e; e = e == v ? NULL : sky_j_next(e)) {
+		if (sky_j_i64(e, &id) && id >= 0 && id <= INT32_MAX && t->n_stop < 16) {
+			t->stop[t->n_stop++] = (int32_t)id;
+		}
+	}
+	sky_json_free(doc);
+	return 0;
+}
+
 /* Source texts by the rules of the header; views into *src, *tool_src or the configuration. */
 struct sources { const char *p, *tool; size_t n, n_tool; };
 
@@ -234,6 +258,7 @@ int sky_template_open(const char *dir, struct sky_template **t_p, struct sky_err
 	rc = rc ? rc : add_source(t, s.p, s.n, 0, err);
 	rc = rc || !s.tool ? rc : add_source(t, s.tool, s.n_tool, 1, err);
 	rc = rc || !doc ? rc : take_specials(t, sky_json_root(doc), err);
+	rc = rc ? rc : take_stops(t, dir, err);
 	if (rc == 0) {
 		fingerprint(t, s.p, s.n, s.tool, s.n_tool);
 		*t_p = t;

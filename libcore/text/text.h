@@ -58,7 +58,8 @@ struct sky_template;
 int sky_template_parse(const char *src, size_t n, const char *name, struct sky_template **t_p, struct sky_err *err) SKY_MUST_CHECK;
 /* That of a model directory: chat_template.jinja (and additional_chat_templates/tool_use.jinja), else chat_template of
  * tokenizer_config.json, a text or a list of named ones: "default", and "tool_use" for conversations with tools. Special
- * tokens come from tokenizer_config.json. SKY_E_MISSING when the directory has no template. */
+ * tokens come from tokenizer_config.json, the ids that stop generation from generation_config.json where it exists.
+ * SKY_E_MISSING when the directory has no template. */
 int sky_template_open(const char *dir, struct sky_template **t_p, struct sky_err *err) SKY_MUST_CHECK;
 void sky_template_close(struct sky_template *t);
 void sky_template_fingerprint(const struct sky_template *t, char out[65]);     /* SHA-256 of the source(s), hex */

@@ -224,6 +224,56 @@ static void test_shapes(void)
 	      "<|user|>Hi</s><s><|assistant|>«Yes</s>»<s><|user|>Hi</s><s><|assistant|>«Yes</s>»", "a token that opens the next turn is not trained");
 }
 
+/* A model directory that names its stop tokens: Gemma 4's tool calls end with a token that opens the tool's answer, though
+ * the call itself closes with a special token. */
+static void test_known_stops(void)
+{
+	static const char tokenizer[] =
+		"{\"added_tokens\":[{\"id\":1,\"content\":\"<call|>\",\"special\":true},{\"id\":2,\"content\":\"<|answer>\",\"special\":true},"
+		"{\"id\":3,\"content\":\"<turn|>\",\"special\":true},{\"id\":4,\"content\":\"<|turn>\",\"special\":true}],"
+		"\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}";
+	static const char src[] =
+		"{% for m in messages %}{% if m.role == 'tool' %}<|answer>{{ m.content }}<turn|>{% else %}<|turn>{{ m.role }}\n{{ m.content }}"
+		"{% if m.tool_calls %}<|call>{{ m.tool_calls[0].function.name }}<call|>{% else %}<turn|>{% endif %}{% endif %}{% endfor %}"
+		"{% if add_generation_prompt %}<|turn>assistant\n{% endif %}";
+	static const char chat[] = "[" U "," CALL "," TOOL "," A "]";
+	static const char want[] = "<|turn>user\nHi<turn|><|turn>assistant\n«<|call>f<call|><|answer>»42<turn|><|turn>assistant\n«Yes<turn|>»";
+	const char *dir = t_path("gemma");
+	char path[T_PATH_MAX], text[400];
+	struct sky_tokenizer *tok = NULL;
+	struct sky_template *t = NULL;
+	struct sky_renderer *r = NULL;
+	struct sky_masker *m = NULL;
+	struct sky_mask_rule rule;
+	const struct sky_render *v = NULL;
+	const uint32_t (*span)[2] = NULL;
+	struct sky_render_opt opt = { .date = 0 };
+	int64_t n = 0;
+	int rc = mkdir(dir, 0777);
+
+	snprintf(path, sizeof(path), "%s/chat_template.jinja", dir);
+	rc = rc ? rc : sky_file_publish(path, src, sizeof(src) - 1, 0, &err);
+	snprintf(path, sizeof(path), "%s/generation_config.json", dir);
+	rc = rc ? rc : sky_file_publish(path, "{\"eos_token_id\":[3,2]}", 22, 0, &err);
+	rc = rc ? rc : sky_tokenizer_parse(tokenizer, sizeof(tokenizer) - 1, "tiny", &tok, &err);
+	rc = rc ? rc : sky_template_open(dir, &t, &err);
+	rc = rc ? rc : sky_mask_rule_parse("all-assistant", &rule, &err);
+	rc = rc ? rc : sky_renderer_new(t, &r, &err);
+	rc = rc ? rc : sky_masker_new(t, tok, &rule, &opt, &m, &err);
+	rc = rc ? rc : sky_renderer_text(r, chat, sizeof(chat) - 1, &opt, &v, &err);
+	rc = rc ? rc : sky_masker_spans(m, v, &span, &n, &err);
+	if (T_RC(rc, 0, &err, "masks of a directory with generation_config.json") && T_I64(n, 2, "spans")) {
+		snprintf(text, sizeof(text), "%.*s«%.*s»%.*s«%.*s»%s", (int)span[0][0], v->text.ptr, (int)(span[0][1] - span[0][0]),
+		         v->text.ptr + span[0][0], (int)(span[1][0] - span[0][1]), v->text.ptr + span[0][1],
+		         (int)(span[1][1] - span[1][0]), v->text.ptr + span[1][0], v->text.ptr + span[1][1]);
+		T_STR(text, want, "the model's own stop tokens decide");
+	}
+	sky_masker_free(m);
+	sky_renderer_free(r);
+	sky_template_close(t);
+	sky_tokenizer_close(tok);
+}
+
 static void test_bad_rules(void)
 {
 	static const char *const rules[] = { "", "assistant", "roles:", "parts:", "parts:answers", "roles:a,,b", "parts:content,", "All" };
@@ -356,6 +406,7 @@ int main(void)
 	test_edges();
 	test_thinking();
 	test_shapes();
+	test_known_stops();
 	test_bad_rules();
 	test_tokens();
 	if (!folder) {
