@@ -5,5 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#pragma GCC poison strcpy strcat strncpy strncat sprintf vsprintf strtok gets atoi atol gmtime localtime ctime asctime mktemp tmpnam popen
+#pragma GCC poison strcpy strcat strncpy strncat sprintf vsprintf strtok gets
+#pragma GCC poison atoi atol gmtime localtime ctime asctime mktemp tmpnam popen
 #endif

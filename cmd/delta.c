@@ -18,7 +18,8 @@ static struct {
 	bool allow_missing, allow_extra, fail_unchanged;
 } o;
 
-#define ROW_STORE OPT_TEXT(0, "store", &o.store, "URL", NULL, "where the chain lies: a directory, s3://bucket/path, gs://bucket/path", \
+#define ROW_STORE OPT_TEXT(0, "store", &o.store, "URL", NULL, \
+                           "where the chain lies: a directory, s3://bucket/path, gs://bucket/path", \
 	                   .flags = OPT_REQUIRED)
 #define ROW_STATE(help) OPT_DIR(0, "state", &o.state, "DIR", NULL, help, .flags = OPT_REQUIRED)
 #define ROW_BASE OPT_DIR(0, "base", &o.base, "DIR", NULL, "the model that the chain began with: needed the first time")
@@ -124,7 +125,8 @@ static char *size_text(uint64_t n)
 
 static int publish_run(int argc, char **argv, struct sky_err *err)
 {
-	struct sky_publish_opt po = { .state = o.state, .base = o.base, .max_file_bytes = o.max_file, .allow_missing = o.allow_missing,
+	struct sky_publish_opt po = { .state = o.state, .base = o.base, .max_file_bytes = o.max_file,
+	                             .allow_missing = o.allow_missing,
 	                              .allow_extra = o.allow_extra, .n_threads = (int)cmd.threads, .stop = cmd_stopping };
 	struct sky_delta_result r = { 0 };
 	struct sky_lock lock = SKY_LOCK_INIT;
@@ -267,7 +269,8 @@ static int list_run(int argc, char **argv, struct sky_err *err)
 
 #define SUB_FLAGS (CMD_STOP_SOFT | CMD_NO_SIGPIPE)
 static const struct cmd_sub subs[] = {
-	{ .name = "publish", .title = "write what changed since the last version", .usage = "--store URL --state DIR [--base DIR] NEWDIR",
+	{ .name = "publish", .title = "write what changed since the last version",
+	 .usage = "--store URL --state DIR [--base DIR] NEWDIR",
 	  .example = "skyrl-delta publish --store s3://bucket/run --state pub --base base run/model", .rows = publish_rows,
 	  .run = publish_run, .flags = SUB_FLAGS },
 	{ .name = "pull", .title = "fetch and apply new versions", .usage = "--store URL --state DIR [--base DIR] [--version N]",

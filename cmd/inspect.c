@@ -109,7 +109,8 @@ void rep_counts(struct report *r, const char *key, const char *const *names, con
 		}
 		sky_jw_ki64(&r->w, names[i], n[i]);
 		if (at < sizeof(text) - 1) {
-			at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s %lld", at ? ", " : "", names[i], (long long)n[i]);
+			at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s %lld", at ? ", " : "", names[i],
+			                       (long long)n[i]);
 		}
 	}
 	sky_jw_close_obj(&r->w);

@@ -43,7 +43,8 @@ static void traj_rows(struct report *r, const struct sky_traj *t)
 		sky_jw_kf64(j, "reward", reward_of(&row));
 		sky_jw_kstr(j, "stop", stop_name(row.stop));
 		sky_jw_kbool(j, "done", row.done);
-		rep_row_end(r, j, "sample %lld  group %lld  tokens %lld (prompt %lld, generated %lld)  reward %.6g  %s%s", (long long)i,
+		rep_row_end(r, j,
+		            "sample %lld  group %lld  tokens %lld (prompt %lld, generated %lld)  reward %.6g  %s%s", (long long)i,
 		            (long long)row.group, (long long)row.n_tok, (long long)row.prompt_len, (long long)row.n_gen,
 		            reward_of(&row), stop_name(row.stop), row.done ? ", done" : "");
 	}
@@ -113,8 +114,10 @@ static void traj_values(struct report *r, const struct sky_traj *t)
 static void traj_arrays(struct report *r, const struct sky_traj *t)
 {
 	const struct { const void *array; const char *name; } list[] = {
-		{ t->logprob, "logprob" }, { t->version, "version" }, { t->reward, "reward" }, { t->group, "group" }, { t->stop, "stop" },
-		{ t->done, "done" }, { t->traj, "traj" }, { t->keep_start, "keep" }, { t->route_start, "routes" }, { t->env, "env" },
+		{ t->logprob, "logprob" }, { t->version, "version" }, { t->reward, "reward" }, { t->group, "group" },
+			{ t->stop, "stop" },
+		{ t->done, "done" }, { t->traj, "traj" }, { t->keep_start, "keep" }, { t->route_start, "routes" },
+			{ t->env, "env" },
 	};
 	char all[128] = "";
 	size_t i, n = 0;
@@ -226,7 +229,8 @@ int inspect_tokens(struct report *r, const char *prefix, struct sky_err *err)
 static int other_kind(const uint8_t *p, int64_t n, const char **kind_p)
 {
 	static const struct { int at, n; const char *magic, *kind; } list[] = {
-		{ 0, 4, "PAR1", "Parquet file" }, { 0, 6, "ARROW1", "Arrow IPC file" }, { 0, 4, "\xff\xff\xff\xff", "Arrow IPC stream" },
+		{ 0, 4, "PAR1", "Parquet file" }, { 0, 6, "ARROW1", "Arrow IPC file" }, { 0, 4, "\xff\xff\xff\xff",
+		                                                                         "Arrow IPC stream" },
 		{ 0, 4, "\x28\xb5\x2f\xfd", "zstd stream" }, { 0, 2, "\x1f\x8b", "gzip stream" }, { 0, 3, "BZh", "bzip2 stream" },
 		{ 0, 6, "\xfd" "7zXZ\0", "xz stream" }, { 257, 5, "ustar", "tar archive" }, { 0, 4, "GGUF", "GGUF model" },
 		{ 0, 6, "\x93NUMPY", "NumPy array" }, { 0, 8, "MMIDIDX\0", "Megatron index" }, { 0, 4, "PK\3\4", "zip archive" },

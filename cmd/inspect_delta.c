@@ -60,7 +60,8 @@ static int load_manifest(struct delta *d, struct sky_err *err)
 		return rc;
 	}
 	d->root = sky_json_root(d->doc);
-	if (!sky_j_i64(sky_j_get(d->root, "version"), &d->version) || !sky_j_i64(sky_j_get(d->root, "base_version"), &d->base_version) ||
+	if (!sky_j_i64(sky_j_get(d->root, "version"), &d->version) || !sky_j_i64(sky_j_get(d->root, "base_version"),
+	                                                                         &d->base_version) ||
 	    sky_j_type(sky_j_get(d->root, "tensors")) != SKY_J_ARRAY) {
 		return sky_fail(err, SKY_E_DATA, "%s is no delta manifest (version, base_version and tensors are needed)", path);
 	}
@@ -187,7 +188,8 @@ static void add_row(struct delta *d, const struct sky_jnode *v, const char *name
 	sky_jw_u64(j, plain);
 	sky_jw_key(j, "compressed_num_bytes");
 	sky_jw_u64(j, packed);
-	rep_row_end(d->r, j, "%-10s %12llu -> %10llu bytes  %s", dtype, (unsigned long long)plain, (unsigned long long)packed, name);
+	rep_row_end(d->r, j, "%-10s %12llu -> %10llu bytes  %s", dtype, (unsigned long long)plain,
+	            (unsigned long long)packed, name);
 }
 
 static int check_element(struct delta *d, const struct sky_jnode *v, bool native, struct sky_err *err)
@@ -282,7 +284,8 @@ int inspect_delta(struct report *r, const char *dir, struct sky_err *err)
 
 struct chain_sum { int64_t n, first, last; uint64_t packed; };
 
-static int add_version(struct report *r, const char *dir, const char *name, int64_t version, struct chain_sum *s, struct sky_err *err)
+static int add_version(struct report *r, const char *dir, const char *name, int64_t version, struct chain_sum *s,
+                       struct sky_err *err)
 {
 	bool list = r->list;
 	char path[SKY_MAX_PATH], manifest[SKY_MAX_PATH];
@@ -307,7 +310,8 @@ static int add_version(struct report *r, const char *dir, const char *name, int6
 		rc = sky_fail(err, SKY_E_DATA, "%s says version %lld", manifest, (long long)d.version);
 	}
 	if (rc == 0 && s->n > 0 && d.base_version != s->last) {
-		rc = sky_fail(err, SKY_E_DATA, "%s applies on version %lld, the one before it is %lld", manifest, (long long)d.base_version,
+		rc = sky_fail(err, SKY_E_DATA, "%s applies on version %lld, the one before it is %lld", manifest,
+		              (long long)d.base_version,
 		              (long long)s->last);
 	}
 	if (rc == 0 && list) {

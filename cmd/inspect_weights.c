@@ -186,7 +186,8 @@ static int add_config(struct report *r, const char *dir, struct sky_err *err)
 
 static void add_side(struct report *r, const char *dir)
 {
-	static const char *const files[] = { "tokenizer.json", "tiktoken.model", "vocab.json", "chat_template.jinja", "generation_config.json" };
+	static const char *const files[] = { "tokenizer.json", "tiktoken.model", "vocab.json", "chat_template.jinja",
+	                                    "generation_config.json" };
 	char path[SKY_MAX_PATH], all[256] = "";
 	size_t i, n = 0;
 
@@ -215,7 +216,8 @@ static int check_total(struct report *r, const struct sky_hf *hf, uint64_t bytes
 		return rc;
 	}
 	if (sky_j_i64(sky_j_get(sky_j_get(sky_json_root(doc), "metadata"), "total_size"), &total) && (uint64_t)total != bytes) {
-		rep_note(r, "the index says total_size %lld, the tensors have %llu bytes", (long long)total, (unsigned long long)bytes);
+		rep_note(r, "the index says total_size %lld, the tensors have %llu bytes", (long long)total,
+		         (unsigned long long)bytes);
 	}
 	sky_json_free(doc);
 	return 0;

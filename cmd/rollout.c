@@ -37,7 +37,8 @@ static const struct opt_row rows[] = {
 	OPT_COUNT(0, "env-workers", &o.n_worker, "N", "1", "children that serve episodes", .min = 1, .max = 256),
 	OPT_COUNT('n', "samples", &o.n_sample, "N", "5", "trajectories a prompt", .min = 1, .max = 65536),
 	OPT_COUNT(0, "max-turns", &o.max_turns, "N", "1", "turns of an episode at most", .min = 1),
-	OPT_COUNT(0, "max-input-length", &o.max_input, "N", "0", "an input longer than this ends the episode; 0: the model's limit"),
+	OPT_COUNT(0, "max-input-length", &o.max_input, "N", "0",
+	          "an input longer than this ends the episode; 0: the model's limit"),
 	OPT_FLAG(0, "zero-reward-on-non-stop", &o.zero_non_stop, NULL, "no reward where generation did not end by itself"),
 	OPT_TABLE(cmd_sampling_rows),
 	OPT_HEAD("Output"),
@@ -328,7 +329,8 @@ static int new_builder(struct job *j, const struct sky_sampling *s, struct sky_e
 
 static int run(struct job *j, const struct sky_sampling *s, struct sky_err *err)
 {
-	struct sky_rollout_opt ro = { .sampling = *s, .n_sample = (int)o.n_sample, .max_turns = o.max_turns, .max_input = o.max_input,
+	struct sky_rollout_opt ro = { .sampling = *s, .n_sample = (int)o.n_sample, .max_turns = o.max_turns,
+	                             .max_input = o.max_input,
 	                              .n_active = o.n_active, .zero_reward_on_non_stop = o.zero_non_stop };
 	struct sky_env_opt eo = { .name = o.env, .n_worker = (int)o.n_worker, .timeout_s = o.env_timeout };
 	char command[2 * SKY_MAX_PATH];
@@ -433,7 +435,8 @@ static int rollout_run(int argc, char **argv, struct sky_err *err)
 
 static const struct cmd_sub subs[] = {
 	{ .name = "complete", .title = "continue a prompt or answer a message", .usage = "--model DIR [--chat] [--prompt TEXT|-]",
-	  .example = "skyrl-rollout complete --model run/model --chat --prompt 'What is 2+2?' --temperature 0", .rows = complete_rows,
+	  .example = "skyrl-rollout complete --model run/model --chat --prompt 'What is 2+2?' --temperature 0",
+		.rows = complete_rows,
 	  .run = complete_run, .flags = CMD_STOP_SOFT | CMD_NO_OPERANDS },
 	{ .name = "score", .title = "log-prob of every given token", .usage = "--model DIR [--json] PREFIX|IDS.ndjson…",
 	  .example = "skyrl-rollout score --model run/model --json ids.ndjson", .rows = score_rows, .run = score_run,

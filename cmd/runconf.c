@@ -168,7 +168,8 @@ int runconf_open_dir(struct sky_lock *lock, const char *resume, const char *mark
 	rc = rc < 0 ? rc : sky_lock_take(lock, dir, 0, err);
 	rc = rc < 0 ? rc : sky_path_join(path, sizeof(path), dir, mark, err);
 	if (rc == 0 && !resume && !cmd.force && sky_file_exists(path)) {
-		rc = sky_fail(err, SKY_E_USAGE, "%s holds a run already: --resume %s goes on with it, --force begins anew", dir, dir);
+		rc = sky_fail(err, SKY_E_USAGE,
+		              "%s holds a run already: --resume %s goes on with it, --force begins anew", dir, dir);
 	}
 	return rc;
 }

@@ -39,7 +39,8 @@ static const struct opt_row rows[] = {
 	OPT_CHOICE(0, "optimizer", &o.optimizer, "adamw|sgd", "adamw", "how weights are updated"),
 	OPT_REAL(0, "lr", &o.lr, "X", "1e-6", "learning rate at its highest", .min = 0, .max = 100),
 	OPT_REAL(0, "min-lr", &o.min_lr, "X", "0", "learning rate at the end of a schedule that falls", .min = 0, .max = 100),
-	OPT_CHOICE(0, "schedule", &o.schedule, "cosine|linear|constant", "constant", "shape of the learning rate behind the warm-up"),
+	OPT_CHOICE(0, "schedule", &o.schedule, "cosine|linear|constant", "constant",
+	           "shape of the learning rate behind the warm-up"),
 	OPT_COUNT(0, "warmup-steps", &o.n_warmup, "N", "0", "steps of linear rise", .min = 0),
 	OPT_REAL(0, "weight-decay", &o.weight_decay, "X", "0.01", "decoupled decay of matrices (not of norms and biases)", .min = 0,
 	         .max = 100),
@@ -50,7 +51,8 @@ static const struct opt_row rows[] = {
 	OPT_HEAD("Run"),
 	CMD_OPT_OUTPUT("RUN", "run directory: config.json, metrics.ndjson, global_step_N/, model/"),
 	OPT_DIR(0, "resume", &o.resume, "RUN", NULL, "go on from the newest checkpoint of RUN, with its options"),
-	OPT_COUNT(0, "checkpoint-every", &o.ckpt_every, "N", "0", "steps between checkpoints; 0 writes one at the end only", .min = 0),
+	OPT_COUNT(0, "checkpoint-every", &o.ckpt_every, "N", "0",
+	          "steps between checkpoints; 0 writes one at the end only", .min = 0),
 	OPT_COUNT(0, "keep", &o.keep, "N", "2", "newest checkpoints that stay; 0 keeps all", .min = 0),
 	OPT_COUNT(0, "eval-every", &o.eval_every, "N", "0", "steps between evaluations; 0 evaluates at the end only", .min = 0),
 	CMD_OPT_SEED, CMD_OPT_THREADS, CMD_OPT_FORCE, CMD_OPT_JSON,
@@ -96,8 +98,10 @@ static int open_sets(const struct opt_list *names, struct sky_tokens **sets, int
 	for (int64_t i = 0; i < names->n && rc == 0; i++) {
 		rc = sky_tokens_open(names->v[i], &sets[i], err);
 		if (rc == 0 && sky_tokens_max_id(sets[i]) >= vocab) {
-			rc = sky_fail(err, SKY_E_DATA, "%s holds token id %lld, the model's vocabulary ends at %lld: it was made with "
-			              "another tokenizer", names->v[i], (long long)sky_tokens_max_id(sets[i]), (long long)vocab - 1);
+			rc = sky_fail(err, SKY_E_DATA,
+			              "%s holds token id %lld, the model's vocabulary ends at %lld: it was made with "
+			              "another tokenizer", names->v[i], (long long)sky_tokens_max_id(sets[i]),
+				(long long)vocab - 1);
 		}
 	}
 	return rc;

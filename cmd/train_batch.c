@@ -52,7 +52,8 @@ static int grow(struct train_batch *t, int64_t n_seq, int64_t n_tok, struct sky_
 		t->logprob = sky_realloc_array(t->logprob, n, sizeof(*t->logprob));
 		t->reward = sky_realloc_array(t->reward, n, sizeof(*t->reward));
 	}
-	return t->start && t->group && t->traj && t->prompt_len && t->last && t->stop && t->ids && t->mask && t->logprob && t->reward
+	return t->start && t->group && t->traj && t->prompt_len && t->last && t->stop && t->ids && t->mask &&
+		t->logprob && t->reward
 	               ? 0 : sky_fail_mem(err, "batch of %lld tokens", (long long)n_tok);
 }
 

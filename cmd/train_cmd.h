@@ -42,7 +42,8 @@ struct train_batch {
 void train_batch_clear(struct train_batch *t);
 void train_batch_release(struct train_batch *t);
 /* Samples [first, first + count) of a file; count < 0: all. */
-int train_batch_add(struct train_batch *t, const char *path, int64_t first, int64_t count, int64_t vocab, struct sky_err *err) SKY_MUST_CHECK;
+int train_batch_add(struct train_batch *t, const char *path, int64_t first, int64_t count, int64_t vocab,
+                    struct sky_err *err) SKY_MUST_CHECK;
 /* One reference record {"file":…,"first":…,"count":…}; records of other types are passed over. */
 int train_batch_ref(struct train_batch *t, const char *line, size_t n, int64_t vocab, struct sky_err *err) SKY_MUST_CHECK;
 /* Sorts groups together and fills t->b; nothing to train on is SKY_E_DATA. */

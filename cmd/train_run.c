@@ -29,7 +29,8 @@ const struct opt_row train_run_rows[] = {
 	OPT_TIME(0, "env-timeout", &o.env_timeout, "TIME", "30s", "longest wait for one answer of the environment", .min = 0.001),
 	OPT_COUNT(0, "env-workers", &o.n_worker, "N", "1", "children that serve episodes", .min = 1, .max = 256),
 	OPT_COUNT(0, "max-turns", &o.max_turns, "N", "1", "turns of an episode at most", .min = 1),
-	OPT_COUNT(0, "max-input-length", &o.max_input, "N", "0", "an input longer than this ends the episode; 0: the model's limit"),
+	OPT_COUNT(0, "max-input-length", &o.max_input, "N", "0",
+	          "an input longer than this ends the episode; 0: the model's limit"),
 	OPT_TIME(0, "rollout-timeout", &o.rollout_timeout, "TIME", "6h", "longest wait for the rollout of one step", .min = 1),
 	OPT_TABLE(cmd_sampling_rows), OPT_TABLE(train_update_rows),
 	OPT_COUNT(0, "steps", &train.n_step, "N", "100", "rollouts with their updates", .min = 1),
@@ -39,7 +40,8 @@ const struct opt_row train_run_rows[] = {
 	OPT_HEAD("Run"),
 	CMD_OPT_OUTPUT("RUN", "run directory: config.json, metrics.ndjson, global_step_N/, policy/, rollout/, model/"),
 	OPT_TEXT(0, "publish", &o.publish, "URL", NULL, "publish every version there as a delta (skyrl-delta)"),
-	OPT_COUNT(0, "checkpoint-every", &o.ckpt_every, "N", "0", "steps between checkpoints; 0 writes one at the end only", .min = 0),
+	OPT_COUNT(0, "checkpoint-every", &o.ckpt_every, "N", "0",
+	          "steps between checkpoints; 0 writes one at the end only", .min = 0),
 	OPT_COUNT(0, "keep", &o.keep, "N", "2", "newest checkpoints that stay; 0 keeps all", .min = 0),
 	OPT_COUNT(0, "keep-rollouts", &o.keep_rollouts, "N", "2", "newest steps whose trajectories stay; 0 keeps all", .min = 0),
 	CMD_OPT_SEED, CMD_OPT_THREADS, CMD_OPT_FORCE, CMD_OPT_JSON,
@@ -193,7 +195,8 @@ static int read_refs(struct run *r, struct sky_proc *p, struct sky_err *err)
 			rc = train_batch_ref(&r->batch, line, n, vocab, err);
 		} else if (rc == SKY_E_AGAIN) {
 			rc = cmd_stopping() ? cmd_stop_err(err, "the rollout of this step is dropped; --resume goes on")
-			     : sky_now() > until ? sky_fail(err, SKY_E_AGAIN, "skyrl-rollout took longer than %g s (--rollout-timeout)",
+			     : sky_now() > until ? sky_fail(err, SKY_E_AGAIN,
+			                                    "skyrl-rollout took longer than %g s (--rollout-timeout)",
 			                                    o.rollout_timeout)
 			                         : 0;
 		}
@@ -250,7 +253,8 @@ static int run_child(struct run *r, const char *dir, const char *prompts, const 
 	if (rc < 0) {
 		sky_proc_kill(&p, 2);
 	} else if (status != 0) {
-		rc = sky_fail(err, WIFEXITED(status) && WEXITSTATUS(status) < 11 ? -WEXITSTATUS(status) : SKY_E_SYS, "skyrl-rollout %s",
+		rc = sky_fail(err, WIFEXITED(status) && WEXITSTATUS(status) < 11 ? -WEXITSTATUS(status) : SKY_E_SYS,
+		              "skyrl-rollout %s",
 		              sky_proc_status_text(status, state, sizeof(state)));
 	}
 	if (p.out >= 0) {
@@ -291,7 +295,8 @@ static int run_quiet(char *const argv[], const char *what, struct sky_err *err)
 	}
 	free(p.name);
 	if (status != 0) {
-		return sky_fail(err, WIFEXITED(status) && WEXITSTATUS(status) < 11 ? -WEXITSTATUS(status) : SKY_E_SYS, "%s %s", what,
+		return sky_fail(err, WIFEXITED(status) && WEXITSTATUS(status) < 11 ? -WEXITSTATUS(status) : SKY_E_SYS,
+		                "%s %s", what,
 		                sky_proc_status_text(status, state, sizeof(state)));
 	}
 	return 0;
@@ -358,7 +363,8 @@ static int one_step(struct run *r, struct sky_metrics *m, struct sky_err *err)
 	int rc = rollout(r, m, err);
 
 	t1 = sky_now();
-	rc = rc < 0 ? rc : sky_schedule(sky_schedule_name(train.schedule), train.lr, train.min_lr, r->step, train.n_warmup, train.n_step,
+	rc = rc < 0 ? rc : sky_schedule(sky_schedule_name(train.schedule), train.lr, train.min_lr, r->step,
+	                                train.n_warmup, train.n_step,
 	                                &lr, err);
 	r->ro.lr = lr;
 	r->ro.temperature = r->batch.temperature;

@@ -171,7 +171,8 @@ static int print_metrics(const struct sky_metrics *m, struct sky_err *err)
 static int save_state(const struct sky_optim *opt, struct sky_err *err)
 {
 	char tmp[SKY_MAX_PATH];
-	int rc = snprintf(tmp, sizeof(tmp), "%s.part", o.state) < (int)sizeof(tmp) ? 0 : sky_fail(err, SKY_E_LIMIT, "path too long");
+	int rc = snprintf(tmp, sizeof(tmp), "%s.part", o.state) < (int)sizeof(tmp) ? 0 : sky_fail(err, SKY_E_LIMIT,
+	                                                                                          "path too long");
 
 	rc = rc < 0 ? rc : sky_remove_tree(tmp, err);
 	rc = rc < 0 ? rc : sky_mkdirs(tmp, err);
@@ -215,7 +216,8 @@ int step_run(int argc, char **argv, struct sky_err *err)
 	int rc = 0;
 
 	if (argc < 1 || !cmd.output) {
-		return sky_fail(err, SKY_E_USAGE, argc < 1 ? "trajectories expected: REFS.ndjson, FILE.traj or -" : "-o DIR is required");
+		return sky_fail(err, SKY_E_USAGE,
+		                argc < 1 ? "trajectories expected: REFS.ndjson, FILE.traj or -" : "-o DIR is required");
 	}
 	if (sky_file_exists(cmd.output) && !cmd.force) {
 		return sky_fail(err, SKY_E_USAGE, "%s exists: --force replaces it", cmd.output);

@@ -219,7 +219,8 @@ static int copy_doc(struct sky_loader *l, const struct doc *d, struct sky_batch 
 
 	for (int64_t t = 0; t < d->n && rc == 0; t++) {
 		if (ids[t] < 0 || ids[t] > l->opt.max_id) {
-			rc = sky_fail(err, SKY_E_DATA, "row %lld of data set %d: token id %d at position %lld, the model knows 0 to "
+			rc = sky_fail(err, SKY_E_DATA,
+			              "row %lld of data set %d: token id %d at position %lld, the model knows 0 to "
 			              "%lld: was it made with another tokenizer?", (long long)d->row, d->set + 1, ids[t],
 			              (long long)t, (long long)l->opt.max_id);
 		}

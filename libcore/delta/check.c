@@ -90,7 +90,8 @@ int sky_delta_verify(struct sky_store *s, const char *weights, int64_t version, 
 
 		rc = sky_manifest_get(s, v, &m, err);
 		if (rc == SKY_E_MISSING) {
-			rc = sky_fail(err, SKY_E_DATA, "version %lld is missing from the chain, which goes up to %lld", (long long)v,
+			rc = sky_fail(err, SKY_E_DATA,
+			              "version %lld is missing from the chain, which goes up to %lld", (long long)v,
 			              (long long)newest);
 		}
 		if (rc < 0) {

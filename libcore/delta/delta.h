@@ -74,7 +74,8 @@ struct sky_delta_result {
 };
 /* SKY_E_AGAIN when another publisher wrote the version first, SKY_E_MISSING when STATE is lost and base was not given. STATE
  * moves on only after the manifest is durable. */
-int sky_delta_publish(struct sky_store *s, const struct sky_publish_opt *opt, struct sky_delta_result *r, struct sky_err *err) SKY_MUST_CHECK;
+int sky_delta_publish(struct sky_store *s, const struct sky_publish_opt *opt, struct sky_delta_result *r,
+                      struct sky_err *err) SKY_MUST_CHECK;
 
 /* ---- receive ---- */
 struct sky_receive_opt {
@@ -84,8 +85,10 @@ struct sky_receive_opt {
 	bool (*stop)(void);
 };
 /* Downloads manifests and payloads of the versions between what STATE holds and the target into STATE/deltas. Idempotent. */
-int sky_delta_fetch(struct sky_store *s, const struct sky_receive_opt *opt, struct sky_delta_result *r, struct sky_err *err) SKY_MUST_CHECK;
-/* Applies what was fetched, verifies every changed tensor and (where the manifest tells) the whole model, switches STATE/weights. */
+int sky_delta_fetch(struct sky_store *s, const struct sky_receive_opt *opt, struct sky_delta_result *r,
+                    struct sky_err *err) SKY_MUST_CHECK;
+/* Applies what was fetched, verifies every changed tensor and (where the manifest tells) the whole model, switches
+ * STATE/weights. */
 int sky_delta_apply(const struct sky_receive_opt *opt, struct sky_delta_result *r, struct sky_err *err) SKY_MUST_CHECK;
 
 /* ---- look ---- */
@@ -93,7 +96,8 @@ int sky_delta_apply(const struct sky_receive_opt *opt, struct sky_delta_result *
 int sky_delta_newest(struct sky_store *s, int64_t *version_p, struct sky_err *err) SKY_MUST_CHECK;
 /* Chain and payloads of every version: what is listed is there, decodes to the stated length. weights (may be NULL): a directory
  * that must hold the newest version (or `version`). */
-int sky_delta_verify(struct sky_store *s, const char *weights, int64_t version, struct sky_delta_result *r, struct sky_err *err) SKY_MUST_CHECK;
+int sky_delta_verify(struct sky_store *s, const char *weights, int64_t version, struct sky_delta_result *r,
+                     struct sky_err *err) SKY_MUST_CHECK;
 
 #ifdef __cplusplus
 }

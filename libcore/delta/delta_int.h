@@ -22,7 +22,8 @@ int dstate_switch(const char *dir, const char *fresh, struct sky_err *err) SKY_M
 
 /* ---- frame.c: XOR and zstd ---- */
 /* One frame of old XOR new appended to *out; *changed_p = bytes that differ (0: nothing is appended). */
-int frame_encode(const void *old, const void *fresh, uint64_t n, struct sky_buf *out, uint64_t *changed_p, struct sky_err *err) SKY_MUST_CHECK;
+int frame_encode(const void *old, const void *fresh, uint64_t n, struct sky_buf *out, uint64_t *changed_p,
+                 struct sky_err *err) SKY_MUST_CHECK;
 /* dst [n] ^= content of the single frame, which must decode to exactly n bytes. scratch grows to n. */
 int frame_apply(const void *frame, uint64_t n_frame, void *dst, uint64_t n, struct sky_buf *scratch, const char *name,
                 struct sky_err *err) SKY_MUST_CHECK;

@@ -76,7 +76,8 @@ static int payload_head(struct job *j, const struct sky_delta_tensor **order, st
 	return rc;
 }
 
-static int upload(struct job *j, const char *key, const struct sky_buf *head, const struct sky_delta_tensor *const *order, int64_t n,
+static int upload(struct job *j, const char *key, const struct sky_buf *head,
+                  const struct sky_delta_tensor *const *order, int64_t n,
                   struct sky_err *err)
 {
 	struct sky_upload *u = NULL;
@@ -288,16 +289,19 @@ static int check_names(struct job *j, struct sky_err *err)
 			continue;
 		}
 		if (!o && !j->opt->allow_extra) {
-			return sky_fail(err, SKY_E_DATA, "%s has tensor %s, which the chain's base does not have: a receiver could not place "
+			return sky_fail(err, SKY_E_DATA,
+			                "%s has tensor %s, which the chain's base does not have: a receiver could not place "
 			                "it (--allow-extra passes over it)", j->opt->dir, f->name);
 		}
 		if (!o) {
 			j->r->n_extra++;
 		} else if (o->dtype != f->dtype) {
-			return sky_fail(err, SKY_E_DATA, "tensor %s is %s in %s and %s in the chain: export in the base's types", f->name,
+			return sky_fail(err, SKY_E_DATA,
+			                "tensor %s is %s in %s and %s in the chain: export in the base's types", f->name,
 			                sky_dtype_name(f->dtype), j->opt->dir, sky_dtype_name(o->dtype));
 		} else if (o->n_dim != f->n_dim || memcmp(o->shape, f->shape, (size_t)f->n_dim * sizeof(int64_t))) {
-			return sky_fail(err, SKY_E_DATA, "tensor %s has another shape than in the chain: a new model needs a new chain",
+			return sky_fail(err, SKY_E_DATA,
+			                "tensor %s has another shape than in the chain: a new model needs a new chain",
 			                f->name);
 		}
 	}
@@ -305,7 +309,8 @@ static int check_names(struct job *j, struct sky_err *err)
 		const char *name = sky_hf_at(j->old, i)->name;
 
 		if (!sky_hf_find(j->fresh, name) && !j->opt->allow_missing) {
-			return sky_fail(err, SKY_E_DATA, "%s lacks tensor %s (--allow-missing counts it as unchanged)", j->opt->dir, name);
+			return sky_fail(err, SKY_E_DATA,
+			                "%s lacks tensor %s (--allow-missing counts it as unchanged)", j->opt->dir, name);
 		}
 	}
 	return 0;
@@ -341,7 +346,8 @@ static int begin(struct job *j, struct sky_err *err)
 		rc = receive_fetch_one(j->s, deltas, v, &m, &got, err);
 		if (rc == 0) {
 			if (*m.id.base && strcmp(m.id.base, j->d.id.base)) {
-				rc = sky_fail(err, SKY_E_DATA, "%s holds a chain on another base than %s: publish under another path",
+				rc = sky_fail(err, SKY_E_DATA,
+				              "%s holds a chain on another base than %s: publish under another path",
 				              sky_store_url(j->s), j->opt->base);
 			}
 			memcpy(j->d.id.run, *m.id.run ? m.id.run : j->d.id.run, sizeof(j->d.id.run));
@@ -374,7 +380,8 @@ static int catch_up(struct job *j, struct sky_err *err)
 		return rc;
 	}
 	if (strcmp(m.id.writer, j->d.id.writer)) {
-		rc = sky_fail(err, SKY_E_AGAIN, "%s already holds version %lld, by another publisher: this one's state stays at %lld",
+		rc = sky_fail(err, SKY_E_AGAIN,
+		              "%s already holds version %lld, by another publisher: this one's state stays at %lld",
 		              sky_store_url(j->s), (long long)m.version, (long long)j->d.version);
 		sky_manifest_release(&m);
 		return rc;

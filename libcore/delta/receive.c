@@ -23,7 +23,8 @@ static bool payload_whole(const char *path, const struct sky_manifest *m, const 
 		if (!strcmp(t->file, file)) {
 			const struct sky_tensor *p = sky_st_find(st, t->key);
 
-			ok = p && p->dtype == SKY_U8 && p->n_dim == 1 && frame_check(p->data, p->bytes, t->raw_bytes, t->name, NULL) == 0;
+			ok = p && p->dtype == SKY_U8 && p->n_dim == 1 && frame_check(p->data, p->bytes, t->raw_bytes,
+			                                                             t->name, NULL) == 0;
 		}
 	}
 	sky_st_close(st);
@@ -163,7 +164,8 @@ static int target_of(struct sky_store *s, const struct sky_receive_opt *opt, con
 		rc = sky_delta_newest(s, target, err);
 	}
 	if (rc == 0 && *target < d->version) {
-		return sky_fail(err, SKY_E_USAGE, "version %lld is asked for, %s holds %lld: a chain only goes forward (a fresh --state "
+		return sky_fail(err, SKY_E_USAGE,
+		                "version %lld is asked for, %s holds %lld: a chain only goes forward (a fresh --state "
 		                "with --base reaches any version)", (long long)*target, opt->state, (long long)d->version);
 	}
 	return rc;
@@ -292,7 +294,8 @@ static void apply_tensor(void *ctx, int64_t i, int worker)
 	if (rc == 0) {
 		frame_hash(d->sha256, dst, own->bytes, hex);
 		if (strcmp(hex, d->checksum)) {
-			sky_fail(&j->err[i], SKY_E_DATA, "tensor %s: the result's checksum is not the manifest's: the weights before it "
+			sky_fail(&j->err[i], SKY_E_DATA,
+			         "tensor %s: the result's checksum is not the manifest's: the weights before it "
 			         "are not those of version %lld", d->name, (long long)j->m->base_version);
 		}
 	}
@@ -315,7 +318,8 @@ static int check_version(const struct sky_manifest *m, struct target *t, const c
 			                (long long)m->version, d->name);
 		}
 		if (!same) {
-			return sky_fail(err, SKY_E_DATA, "version %lld: tensor %s has another type or shape (%s) than the base model (%s)",
+			return sky_fail(err, SKY_E_DATA,
+			                "version %lld: tensor %s has another type or shape (%s) than the base model (%s)",
 			                (long long)m->version, d->name, d->dtype, sky_dtype_name(own->dtype));
 		}
 		rc = target_map(t, weights, own->file, err);
@@ -406,7 +410,8 @@ int receive_apply_range(const char *deltas, const char *weights, int64_t from, i
 		rc = rc < 0 ? rc : sky_model_hash(hf, hash, err);
 		sky_hf_close(hf);
 		if (rc == 0 && strcmp(hash, r->id.model)) {
-			rc = sky_fail(err, SKY_E_DATA, "the whole model does not have the hash of version %lld: a tensor that no version "
+			rc = sky_fail(err, SKY_E_DATA,
+			              "the whole model does not have the hash of version %lld: a tensor that no version "
 			              "changed differs from the publisher's", (long long)to);
 		}
 	}
@@ -425,7 +430,8 @@ static int64_t fetched_up_to(const char *deltas, int64_t from)
 
 	for (;; from++) {
 		sky_delta_dir(dir, from + 1);
-		if (snprintf(path, sizeof(path), "%s/%s/manifest.json", deltas, dir) >= (int)sizeof(path) || !sky_file_exists(path)) {
+		if (snprintf(path, sizeof(path), "%s/%s/manifest.json", deltas, dir) >= (int)sizeof(path) ||
+		    !sky_file_exists(path)) {
 			return from;
 		}
 	}

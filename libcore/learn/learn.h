@@ -79,7 +79,8 @@ struct sky_adv_in {
 };
 /* adv, ret [n]: advantages and returns by a->advantage_estimator. Means and deviations in double; a group whose rewards
  * are all equal, and a group of one, get exactly 0 (unless compat_skyrl). */
-int sky_advantages(const struct sky_algo *a, const struct sky_adv_in *in, double *adv, double *ret, struct sky_err *err) SKY_MUST_CHECK;
+int sky_advantages(const struct sky_algo *a, const struct sky_adv_in *in, double *adv, double *ret,
+                   struct sky_err *err) SKY_MUST_CHECK;
 const char *sky_estimator_name(int i);  /* NULL after the last */
 
 /* ---- reduction: constants that divide the advantages, so that every loss is a plain sum over tokens ---- */

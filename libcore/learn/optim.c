@@ -212,7 +212,8 @@ static int load_one(struct sky_optim *o, const struct sky_st *st, const char *na
 	const struct sky_tensor *t = sky_st_find(st, name);
 
 	if (!t || t->dtype != SKY_F32 || t->n != n) {
-		return sky_fail(err, SKY_E_DATA, "optimizer state %s: %s", name, t ? "other type or size than the parameter" : "missing");
+		return sky_fail(err, SKY_E_DATA, "optimizer state %s: %s", name,
+		                t ? "other type or size than the parameter" : "missing");
 	}
 	if (o->d.ops->copy(o->d.stream, dst, t->data, t->bytes) < 0 || o->d.ops->sync(o->d.stream) < 0) {
 		return device_fail(o, "optimizer state", err);

@@ -154,7 +154,8 @@ static void gather(const struct sky_rl *r, const struct sky_rl_batch *b, int64_t
 	}
 }
 
-static int score_all(struct sky_rl *r, struct sky_model *m, const struct sky_rl_batch *b, const struct sky_rl_opt *o, float inv_temp,
+static int score_all(struct sky_rl *r, struct sky_model *m, const struct sky_rl_batch *b, const struct sky_rl_opt *o,
+                     float inv_temp,
                      double *out, struct sky_err *err)
 {
 	struct sky_rows rows;
@@ -317,7 +318,8 @@ static void accumulate(struct sums *s, const struct sky_metrics *m, double w)
 }
 
 /* Gradient of the entropy bonus −coef·(masked mean entropy) of this micro-batch, and the entropy itself. */
-static void entropy_term(struct sky_rl *r, const struct sky_rl_batch *b, const struct sky_algo *a, int64_t i, int64_t j, double weight,
+static void entropy_term(struct sky_rl *r, const struct sky_rl_batch *b, const struct sky_algo *a, int64_t i,
+                         int64_t j, double weight,
                          struct sums *sum)
 {
 	double m = 0, s = 0;
@@ -520,7 +522,8 @@ int sky_rl_update(struct sky_rl *r, const struct sky_rl_batch *b, const struct s
 	}
 	sky_metric_set(met, "policy/policy_loss", sum.policy_loss / (double)n_mini);
 	sky_metric_set(met, "policy/policy_entropy", sum.n_entropy > 0 ? sum.entropy / sum.n_entropy : 0);
-	sky_metric_set(met, "policy/final_loss", (sum.policy_loss + (o.algo.use_kl_loss ? o.algo.kl_loss_coef * sum.kl : 0)) / (double)n_mini);
+	sky_metric_set(met, "policy/final_loss",
+	               (sum.policy_loss + (o.algo.use_kl_loss ? o.algo.kl_loss_coef * sum.kl : 0)) / (double)n_mini);
 	sky_metric_set(met, "policy/grad_norm", norm_sum / (double)n_mini);
 	sky_metric_set(met, "policy/policy_lr", o.lr);
 	sky_metric_set(met, "policy/response_length", (double)r->R / (double)b->n_seq);

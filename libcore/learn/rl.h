@@ -38,7 +38,8 @@ struct sky_rl_opt {
 
 struct sky_rl;
 /* ref: reference model for the KL, or NULL (use_kl_loss and use_kl_in_reward then must be off). All borrowed. */
-int sky_rl_new(struct sky_model *m, struct sky_model *ref, struct sky_optim *opt, struct sky_rl **r_p, struct sky_err *err) SKY_MUST_CHECK;
+int sky_rl_new(struct sky_model *m, struct sky_model *ref, struct sky_optim *opt, struct sky_rl **r_p,
+               struct sky_err *err) SKY_MUST_CHECK;
 void sky_rl_free(struct sky_rl *r);
 /* kl_coef (in/out): value of the KL controller. Metrics by SkyRL's names. A batch with nothing to train on leaves the
  * weights as they are and says so in *trained_p. */

@@ -31,7 +31,8 @@ struct sky_env_kind {
 
 const struct sky_env_kind *sky_env_kind_at(int i);              /* NULL after the last */
 const struct sky_env_kind *sky_env_kind_find(const char *name); /* NULL when unknown */
-int sky_episode_init(const struct sky_env_kind *k, struct sky_episode *ep, const struct sky_jnode *row, struct sky_err *err) SKY_MUST_CHECK;
+int sky_episode_init(const struct sky_env_kind *k, struct sky_episode *ep, const struct sky_jnode *row,
+                     struct sky_err *err) SKY_MUST_CHECK;
 void sky_episode_release(struct sky_episode *ep);
 
 /* The answer behind the first "#### " (SkyRL's strict gsm8k rule): optional minus, digits, dots and commas; commas are

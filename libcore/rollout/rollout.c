@@ -246,7 +246,8 @@ static int start_group(struct sky_rollout *r, struct group *g, struct sky_err *e
 	}
 	equal = equal && k == r->opt.n_sample;
 	if (equal) {
-		rc = sky_engine_group(r->e, lead->prompt, lead->n_prompt, (uint64_t)g->row * (uint64_t)r->opt.n_sample, k, seqs, err);
+		rc = sky_engine_group(r->e, lead->prompt, lead->n_prompt,
+		                      (uint64_t)g->row * (uint64_t)r->opt.n_sample, k, seqs, err);
 	}
 	for (int i = 0; i < r->opt.n_sample && rc == 0; i++) {
 		struct episode *ep = &g->ep[i];

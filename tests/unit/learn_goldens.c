@@ -381,7 +381,8 @@ static void test_reduction(void)
 
 		batch_load(&b, sky_j_get(sky_j_get(root, "batches"), bname), "response_mask", names);
 		for (size_t p = 0; p < sky_j_len(bounds); p++) {
-			for (int64_t i = (int64_t)num_at(sky_j_at(bounds, p), 0); i < (int64_t)num_at(sky_j_at(bounds, p), 1); i++) {
+			for (int64_t i = (int64_t)num_at(sky_j_at(bounds, p), 0); i < (int64_t)num_at(sky_j_at(bounds,
+			                                                                                       p), 1); i++) {
 				prompt[i] = (int64_t)p;
 			}
 		}
