@@ -1,12 +1,12 @@
 /* Frames of the skyrl format: one zstd frame of the XOR of a whole tensor, level 1, content size stated. */
+#include "base/vec.h"
 #include "delta/delta_int.h"
 
 #include <zstd.h>
 
-#define CLONES __attribute__((target_clones("arch=skylake-avx512", "avx2", "default"), optimize("O3")))
 
 /* out = a ^ b; returns how many bytes are not 0. */
-CLONES static uint64_t xor_count(const uint8_t *a, const uint8_t *b, uint8_t *out, uint64_t n)
+SKY_CLONES static uint64_t xor_count(const uint8_t *a, const uint8_t *b, uint8_t *out, uint64_t n)
 {
 	uint64_t zero = 0;
 
@@ -23,7 +23,7 @@ CLONES static uint64_t xor_count(const uint8_t *a, const uint8_t *b, uint8_t *ou
 	return n - zero;
 }
 
-CLONES static void xor_into(uint8_t *dst, const uint8_t *x, uint64_t n)
+SKY_CLONES static void xor_into(uint8_t *dst, const uint8_t *x, uint64_t n)
 {
 	for (uint64_t i = 0; i < n; i++) {
 		dst[i] ^= x[i];

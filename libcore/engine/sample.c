@@ -2,13 +2,13 @@
  *
  * Vocabulary-sized loops run over groups of 16 lanes in one fixed order, so that a compiler may use vectors of any width and
  * a draw is the same everywhere for the same logits. */
+#include "base/vec.h"
 #include "engine/engine.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #define LANES 16
-#define CLONES __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3", "fp-contract=off")))
 
 void sky_sampling_defaults(struct sky_sampling *s)
 {
@@ -32,7 +32,7 @@ int sky_sampling_check(const struct sky_sampling *s, struct sky_err *err)
 	return 0;
 }
 
-CLONES static float row_max(const float *x, int64_t n)
+SKY_CLONES static float row_max(const float *x, int64_t n)
 {
 	float lane[LANES], m = -INFINITY;
 	int64_t i = 0;
@@ -67,7 +67,7 @@ int32_t sky_argmax(const float *x, int64_t n)
 }
 
 /* w[i] = exp(min((x[i] − max)·k, 0)), relative error below 2e-7: 2^f by a polynomial on [−0.5, 0.5], exponent by bits. */
-CLONES static void weights(const float *x, int64_t n, float max, float k, float *w)
+SKY_CLONES static void weights(const float *x, int64_t n, float max, float k, float *w)
 {
 	for (int64_t i = 0; i < n; i++) {
 		float y = (x[i] - max) * k * 1.44269504f, r, f, p;
@@ -93,7 +93,7 @@ CLONES static void weights(const float *x, int64_t n, float max, float k, float 
 }
 
 /* Sum of w[0, n) with 16 running sums. */
-CLONES static double sum_block(const float *w, int64_t n)
+SKY_CLONES static double sum_block(const float *w, int64_t n)
 {
 	double lane[LANES] = { 0 }, s = 0;
 	int64_t i = 0;
