@@ -140,7 +140,8 @@ static int check_path(const char *path, struct sky_err *err)
 	size_t n = strlen(path);
 
 	if (n == 0 || n > SKY_MAX_PATH - 300) {
-		return sky_fail(err, SKY_E_USAGE, "output path has %zu bytes, 1 to %d are allowed", n, SKY_MAX_PATH - 300);
+		return sky_fail(err, SKY_E_USAGE, "output path has %zu bytes, 1 to %d are allowed", n,
+		                SKY_MAX_PATH - 300);
 	}
 	if (path[n - 1] == '/') {
 		return sky_fail(err, SKY_E_USAGE, "output %s names a folder, a file is expected", path);
@@ -368,7 +369,8 @@ int sky_outdir_open(struct sky_outdir *o, const char *path, unsigned flags, stru
 	}
 	rc = check_path(o->path, err);
 	if (rc == 0 && sky_file_exists(o->path)) {
-		rc = !sky_is_dir(o->path) ? sky_fail(err, SKY_E_USAGE, "%s is a file; a folder was to be written", path) :
+		rc = !sky_is_dir(o->path) ? sky_fail(err, SKY_E_USAGE, "%s is a file; a folder was to be written",
+		                                     path) :
 			flags & SKY_OUT_REPLACE ? 0 : exists(o->path, err);
 	}
 	if (rc < 0) {

@@ -53,7 +53,8 @@ void sky_h128_hex(struct sky_h128 h, char out[33])
 
 static int hex_digit(char c)
 {
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ?
+		c - 'A' + 10 : -1;
 }
 
 int sky_h128_parse(const char *hex, struct sky_h128 *h_p)
@@ -108,7 +109,8 @@ static void sha_block(uint32_t h[8], const uint8_t *p)
 	}
 	memcpy(v, h, sizeof(v));
 	for (i = 0; i < 64; i++) {
-		t1 = v[7] + (ror(v[4], 6) ^ ror(v[4], 11) ^ ror(v[4], 25)) + ((v[4] & v[5]) ^ (~v[4] & v[6])) + sha_k[i] + w[i];
+		t1 = v[7] + (ror(v[4], 6) ^ ror(v[4], 11) ^ ror(v[4],
+		                                                25)) + ((v[4] & v[5]) ^ (~v[4] & v[6])) + sha_k[i] + w[i];
 		t2 = (ror(v[0], 2) ^ ror(v[0], 13) ^ ror(v[0], 22)) + ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
 		memmove(v + 1, v, 7 * sizeof(v[0]));
 		v[4] += t1;

@@ -222,7 +222,8 @@ static int parse_number(struct parser *s, struct sky_jnode *v)
 	char *p = s->p;
 
 	p += *p == '-';
-	if (s->flags & SKY_JSON_PYTHON && (strncmp(p, "Infinity", 8) == 0 || (p == s->p && strncmp(p, "NaN", 3) == 0))) {
+	if (s->flags & SKY_JSON_PYTHON && (strncmp(p, "Infinity", 8) == 0 ||
+	                                   (p == s->p && strncmp(p, "NaN", 3) == 0))) {
 		p += *p == 'I' ? 8 : 3;
 	} else {
 		if (*p == '0') {
@@ -270,7 +271,8 @@ static int push(struct parser *s, const struct sky_jnode *v)
 }
 
 /* A key that occurs again replaces the value at its first place, as in Python. Returns the place, or n when new. */
-static uint32_t find_same(const struct sky_jnode *kids, uint32_t n, const struct sky_jnode *v, uint32_t *table, uint32_t cap)
+static uint32_t find_same(const struct sky_jnode *kids, uint32_t n, const struct sky_jnode *v, uint32_t *table,
+                          uint32_t cap)
 {
 	uint32_t i, at;
 
@@ -451,20 +453,23 @@ static int parse_value(struct parser *s, struct sky_jnode *v)
 	case 'n':
 		return parse_word(s, v, "null", SKY_J_NULL, false);
 	case '\0':
-		return fail_at(s, s->p, s->p >= s->end ? "the text ends where a value is expected" : "a value is expected");
+		return fail_at(s, s->p, s->p >= s->end ?
+		               "the text ends where a value is expected" : "a value is expected");
 	default:
 		return parse_number(s, v);
 	}
 }
 
-int sky_json_parse(const char *text, size_t n, const char *name, unsigned flags, struct sky_json **doc_p, struct sky_err *err)
+int sky_json_parse(const char *text, size_t n, const char *name, unsigned flags, struct sky_json **doc_p,
+                   struct sky_err *err)
 {
 	struct parser s = { .orig = text, .name = name, .flags = flags, .err = err };
 	struct sky_json *doc;
 	int rc;
 
 	if (n > SKY_MAX_JSON_BYTES) {
-		return sky_fail(err, SKY_E_LIMIT, "%s: %zu bytes of JSON, the limit is %llu", name, n, SKY_MAX_JSON_BYTES);
+		return sky_fail(err, SKY_E_LIMIT, "%s: %zu bytes of JSON, the limit is %llu", name, n,
+		                SKY_MAX_JSON_BYTES);
 	}
 	doc = calloc(1, sizeof(*doc));
 	if (!doc || !(doc->text = malloc(n + 1))) {

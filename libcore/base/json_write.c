@@ -110,7 +110,8 @@ static void put_escaped(struct sky_jw *w, uint32_t c)
 		n = snprintf(out, sizeof(out), "\\u%04x", (unsigned)c);
 	} else {
 		c -= 0x10000;
-		n = snprintf(out, sizeof(out), "\\u%04x\\u%04x", 0xd800u + (unsigned)(c >> 10), 0xdc00u + (unsigned)(c & 0x3ff));
+		n = snprintf(out, sizeof(out), "\\u%04x\\u%04x", 0xd800u + (unsigned)(c >> 10),
+		             0xdc00u + (unsigned)(c & 0x3ff));
 	}
 	put(w, out, (size_t)n);
 }

@@ -45,7 +45,8 @@ bool sky_log_on(const char *area, int level)
 
 	pthread_once(&once, setup);
 	for (i = 0; i < n_areas; i++) {
-		if (areas[i].level >= level && (strcmp(areas[i].name, area) == 0 || strcmp(areas[i].name, "all") == 0)) {
+		if (areas[i].level >= level && (strcmp(areas[i].name, area) == 0 ||
+		                                strcmp(areas[i].name, "all") == 0)) {
 			return true;
 		}
 	}

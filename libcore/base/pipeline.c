@@ -155,7 +155,8 @@ int sky_pipe_run(const struct sky_pipe *p, struct sky_err *err)
 	int n_started, i, rc = 0;
 
 	if (p->n_threads < 1 || p->n_threads > SKY_MAX_THREADS || p->depth < 1) {
-		return sky_fail(err, SKY_E_USAGE, "%d threads: 1 to %d are possible (--threads)", p->n_threads, SKY_MAX_THREADS);
+		return sky_fail(err, SKY_E_USAGE, "%d threads: 1 to %d are possible (--threads)", p->n_threads,
+		                SKY_MAX_THREADS);
 	}
 	l.slots = calloc((size_t)p->depth, sizeof(*l.slots));
 	args = calloc((size_t)p->n_threads, sizeof(*args));

@@ -91,7 +91,8 @@ int sky_pool_new(int n_threads, struct sky_pool **pool_p, struct sky_err *err)
 	int i, rc;
 
 	if (n_threads < 1 || n_threads > SKY_MAX_THREADS) {
-		return sky_fail(err, SKY_E_USAGE, "%d threads: 1 to %d are possible (--threads)", n_threads, SKY_MAX_THREADS);
+		return sky_fail(err, SKY_E_USAGE, "%d threads: 1 to %d are possible (--threads)", n_threads,
+		                SKY_MAX_THREADS);
 	}
 	p = calloc(1, sizeof(*p));
 	if (!p || !(p->threads = calloc((size_t)n_threads, sizeof(*p->threads)))) {

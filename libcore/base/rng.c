@@ -47,7 +47,8 @@ static void key_of(uint64_t seed, uint32_t purpose, uint32_t key[2])
 
 void sky_rng_draw(uint64_t seed, uint32_t purpose, uint64_t stream, uint64_t index, uint32_t out[4])
 {
-	const uint32_t ctr[4] = { (uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream, (uint32_t)(stream >> 32) };
+	const uint32_t ctr[4] = { (uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream,
+		(uint32_t)(stream >> 32) };
 	uint32_t key[2];
 
 	key_of(seed, purpose, key);

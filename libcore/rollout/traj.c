@@ -46,7 +46,8 @@ static int aligned(struct rd *r, const struct sky_tensor *t, const void **p_p)
 }
 
 /* A vector of type dtype; n < 0 takes any length. *p_p is NULL when it is absent and not required. */
-static int vector(struct rd *r, const char *name, enum sky_dtype dtype, int64_t n, int required, const void **p_p, int64_t *n_p)
+static int vector(struct rd *r, const char *name, enum sky_dtype dtype, int64_t n, int required, const void **p_p,
+                  int64_t *n_p)
 {
 	const struct sky_tensor *t = sky_st_find(r->own->st, name);
 	char what[120];
@@ -56,7 +57,8 @@ static int vector(struct rd *r, const char *name, enum sky_dtype dtype, int64_t 
 		return required ? bad(r, name, "is missing") : 0;
 	}
 	if (t->dtype != dtype || t->n_dim != 1) {
-		snprintf(what, sizeof(what), "is %s of %d dimensions, must be %s of 1", sky_dtype_name(t->dtype), t->n_dim,
+		snprintf(what, sizeof(what), "is %s of %d dimensions, must be %s of 1", sky_dtype_name(t->dtype),
+		         t->n_dim,
 		         sky_dtype_name(dtype));
 		return bad(r, name, what);
 	}
@@ -125,9 +127,12 @@ static int read_arrays(struct rd *r)
 {
 	struct sky_traj *t = r->t;
 	const struct { const char *name; enum sky_dtype dtype; int per_token; int required; const void **to; } list[] = {
-		{ "prompt_len", SKY_I32, 0, 1, (const void **)&t->prompt_len }, { "loss_mask", SKY_U8, 1, 1, (const void **)&t->loss_mask },
-		{ "logprob", SKY_F32, 1, 0, (const void **)&t->logprob }, { "version", SKY_I32, 1, 0, (const void **)&t->version },
-		{ "reward", SKY_F32, 1, 0, (const void **)&t->reward }, { "group", SKY_I64, 0, 0, (const void **)&t->group },
+		{ "prompt_len", SKY_I32, 0, 1, (const void **)&t->prompt_len },
+		{ "loss_mask", SKY_U8, 1, 1, (const void **)&t->loss_mask },
+		{ "logprob", SKY_F32, 1, 0, (const void **)&t->logprob },
+		{ "version", SKY_I32, 1, 0, (const void **)&t->version },
+		{ "reward", SKY_F32, 1, 0, (const void **)&t->reward },
+		{ "group", SKY_I64, 0, 0, (const void **)&t->group },
 		{ "traj", SKY_I64, 0, 0, (const void **)&t->traj }, { "last", SKY_U8, 0, 0, (const void **)&t->last },
 		{ "stop", SKY_U8, 0, 0, (const void **)&t->stop }, { "done", SKY_U8, 0, 0, (const void **)&t->done },
 	};
@@ -145,7 +150,8 @@ static int read_arrays(struct rd *r)
 	rc = rc < 0 ? rc : vector(r, "tokens", SKY_I32, -1, 1, &p, &t->n_tok);
 	t->tokens = p;
 	for (k = 0; rc == 0 && k < sizeof(list) / sizeof(list[0]); k++) {
-		rc = vector(r, list[k].name, list[k].dtype, list[k].per_token ? t->n_tok : t->n_traj, list[k].required, &p, NULL);
+		rc = vector(r, list[k].name, list[k].dtype, list[k].per_token ? t->n_tok : t->n_traj,
+		            list[k].required, &p, NULL);
 		*list[k].to = p;
 	}
 	for (i = 0; rc == 0 && i < t->n_tok; i++) {
@@ -166,10 +172,12 @@ static int read_meta(struct rd *r)
 	const char *format = sky_st_meta(r->own->st, "format"), *version = sky_st_meta(r->own->st, "version");
 
 	if (!format || strcmp(format, "skyrl-traj") != 0) {
-		return sky_fail(r->err, SKY_E_DATA, "%s is no trajectory file (its metadata lacks format = skyrl-traj)", r->path);
+		return sky_fail(r->err, SKY_E_DATA,
+		                "%s is no trajectory file (its metadata lacks format = skyrl-traj)", r->path);
 	}
 	if (!version || strcmp(version, "1") != 0) {
-		return sky_fail(r->err, SKY_E_DATA, "%s: trajectory format version \"%.20s\"; this program reads version 1", r->path,
+		return sky_fail(r->err, SKY_E_DATA,
+		                "%s: trajectory format version \"%.20s\"; this program reads version 1", r->path,
 		                version ? version : "");
 	}
 	r->t->model = sky_st_meta(r->own->st, "model");

@@ -35,7 +35,8 @@ static int check_offsets(const struct ck *c, const char *array, const int64_t *v
 	}
 	for (i = 0; i < n; i++) {
 		if (v[i + 1] < v[i] || v[i + 1] > end) {
-			return bad(c, array, -1, "entry %lld is %lld, between %lld and %lld is possible", (long long)i + 1, (long long)v[i + 1],
+			return bad(c, array, -1, "entry %lld is %lld, between %lld and %lld is possible",
+			           (long long)i + 1, (long long)v[i + 1],
 			           (long long)v[i], (long long)end);
 		}
 	}
@@ -50,8 +51,10 @@ static int check_need(const struct ck *c)
 	const struct sky_traj *t = c->t;
 	const struct { unsigned bit; const void *array; const char *name; } list[] = {
 		{ SKY_TRAJ_LOGPROB, t->logprob, "logprob" }, { SKY_TRAJ_VERSION, t->version, "version" },
-		{ SKY_TRAJ_REWARD, t->reward, "reward" }, { SKY_TRAJ_GROUP, t->group, "group" }, { SKY_TRAJ_STOP, t->stop, "stop" },
-		{ SKY_TRAJ_DONE, t->done, "done" }, { SKY_TRAJ_STEPS, t->traj, "traj" }, { SKY_TRAJ_KEEP, t->keep_start, "keep_start" },
+		{ SKY_TRAJ_REWARD, t->reward, "reward" }, { SKY_TRAJ_GROUP, t->group, "group" },
+		{ SKY_TRAJ_STOP, t->stop, "stop" },
+		{ SKY_TRAJ_DONE, t->done, "done" }, { SKY_TRAJ_STEPS, t->traj, "traj" },
+		{ SKY_TRAJ_KEEP, t->keep_start, "keep_start" },
 		{ SKY_TRAJ_ROUTES, t->route_start, "route_start" }, { SKY_TRAJ_ENV, t->env, "env" },
 	};
 	size_t i;
@@ -65,10 +68,12 @@ static int check_need(const struct ck *c)
 		return bad(c, t->traj ? "last" : "traj", -1, "is absent (traj and last belong together)");
 	}
 	if (!t->keep_start != !t->keep_ids) {
-		return bad(c, t->keep_start ? "keep_ids" : "keep_start", -1, "is absent (keep_start and keep_ids belong together)");
+		return bad(c, t->keep_start ? "keep_ids" : "keep_start", -1,
+		           "is absent (keep_start and keep_ids belong together)");
 	}
 	if (!t->route_start != !t->routes) {
-		return bad(c, t->route_start ? "routes" : "route_start", -1, "is absent (route_start and routes belong together)");
+		return bad(c, t->route_start ? "routes" : "route_start", -1,
+		           "is absent (route_start and routes belong together)");
 	}
 	return 0;
 }
@@ -113,14 +118,17 @@ static int check_keep_row(const struct ck *c, int64_t i, int64_t k, int64_t row,
 
 	for (j = from; j < to; j++) {
 		if (ids[j] < 0 || (c->lim->n_vocab > 0 && ids[j] >= c->lim->n_vocab)) {
-			return bad(c, "keep_ids", i, "the set of token %lld holds %d, which is no id", (long long)k, ids[j]);
+			return bad(c, "keep_ids", i, "the set of token %lld holds %d, which is no id", (long long)k,
+			           ids[j]);
 		}
 		if (j > from && ids[j] <= ids[j - 1]) {
-			return bad(c, "keep_ids", i, "the set of token %lld is not ascending (%d after %d)", (long long)k, ids[j], ids[j - 1]);
+			return bad(c, "keep_ids", i, "the set of token %lld is not ascending (%d after %d)",
+			           (long long)k, ids[j], ids[j - 1]);
 		}
 		found |= ids[j] == sampled;
 	}
-	return found ? 0 : bad(c, "keep_ids", i, "the set of token %lld lacks the sampled id %d", (long long)k, sampled);
+	return found ? 0 : bad(c, "keep_ids", i, "the set of token %lld lacks the sampled id %d", (long long)k,
+	                       sampled);
 }
 
 static int32_t route_id(const struct sky_traj *t, int64_t at)
@@ -144,12 +152,14 @@ static int check_choices(const struct ck *c, int64_t i, int64_t row, int64_t lay
 	for (a = 0; a < c->t->n_expert; a++) {
 		id = route_id(c->t, at + a);
 		if (id < 0 || (c->lim->n_expert_all > 0 && id >= c->lim->n_expert_all)) {
-			return bad(c, "routes", i, "row %lld, layer %lld chooses expert %d, which does not exist", (long long)row,
+			return bad(c, "routes", i, "row %lld, layer %lld chooses expert %d, which does not exist",
+			           (long long)row,
 			           (long long)layer, id);
 		}
 		for (b = 0; b < a; b++) {
 			if (route_id(c->t, at + b) == id) {
-				return bad(c, "routes", i, "row %lld, layer %lld chooses expert %d twice", (long long)row, (long long)layer, id);
+				return bad(c, "routes", i, "row %lld, layer %lld chooses expert %d twice",
+				           (long long)row, (long long)layer, id);
 			}
 		}
 	}
@@ -167,7 +177,8 @@ static int check_routes(const struct ck *c, int64_t i, int64_t last_trained)
 		return bad(c, "routes", i, "%lld rows for %lld tokens", (long long)rows, (long long)n_tok);
 	}
 	if (rows < last_trained) {
-		return bad(c, "routes", i, "%lld rows, the trained token %lld needs at least %lld", (long long)rows, (long long)last_trained,
+		return bad(c, "routes", i, "%lld rows, the trained token %lld needs at least %lld", (long long)rows,
+		           (long long)last_trained,
 		           (long long)last_trained);
 	}
 	for (r = 0; rc == 0 && r < rows; r++) {
@@ -232,7 +243,8 @@ static int check_steps(const struct ck *c)
 		if (t->last[i] > 1) {
 			rc = bad(c, "last", i, "%d, 0 or 1 is possible", t->last[i]);
 		} else if (i > 0 && !t->last[i - 1] && t->traj[i] != t->traj[i - 1]) {
-			rc = bad(c, "last", i - 1, "trajectory %lld ends without its last turn", (long long)t->traj[i - 1]);
+			rc = bad(c, "last", i - 1, "trajectory %lld ends without its last turn",
+			         (long long)t->traj[i - 1]);
 		} else if (i > 0 && !t->last[i - 1] && t->group && t->group[i] != t->group[i - 1]) {
 			rc = bad(c, "group", i, "differs from that of the turn before it");
 		}
@@ -241,7 +253,8 @@ static int check_steps(const struct ck *c)
 		}
 	}
 	if (rc == 0 && t->n_traj > 0 && !t->last[t->n_traj - 1]) {
-		rc = bad(c, "last", t->n_traj - 1, "trajectory %lld ends without its last turn", (long long)t->traj[t->n_traj - 1]);
+		rc = bad(c, "last", t->n_traj - 1, "trajectory %lld ends without its last turn",
+		         (long long)t->traj[t->n_traj - 1]);
 	}
 	qsort(ids, (size_t)n, sizeof(*ids), by_value);
 	for (i = 1; rc == 0 && i < n; i++) {
@@ -264,13 +277,15 @@ static int check_env(const struct ck *c)
 	for (i = 0; i < t->n_traj; i++) {
 		lf = p < end ? memchr(p, '\n', (size_t)(end - p)) : NULL;
 		if (!lf) {
-			return bad(c, "env", i, "its line is missing (%lld lines for %lld samples)", (long long)i, (long long)t->n_traj);
+			return bad(c, "env", i, "its line is missing (%lld lines for %lld samples)", (long long)i,
+			           (long long)t->n_traj);
 		}
 		rc = sky_json_parse(p, (size_t)(lf - p), "line", 0, &doc, c->err);
 		if (rc < 0) {
 			return sky_while(c->err, rc, "%s: array env, sample %lld", c->name, (long long)i);
 		}
-		rc = sky_j_type(sky_json_root(doc)) == SKY_J_OBJECT ? 0 : bad(c, "env", i, "its line must be a JSON object");
+		rc = sky_j_type(sky_json_root(doc)) == SKY_J_OBJECT ?
+			0 : bad(c, "env", i, "its line must be a JSON object");
 		sky_json_free(doc);
 		if (rc < 0) {
 			return rc;
@@ -290,7 +305,8 @@ static int check_shapes(const struct ck *c)
 		}
 		if (t->n_layer < 1 || t->n_expert < 1 || (c->lim->n_layer > 0 && t->n_layer != c->lim->n_layer) ||
 		    (c->lim->n_expert > 0 && t->n_expert != c->lim->n_expert)) {
-			return bad(c, "routes", -1, "%lld layers of %lld experts; the model has %lld of %lld", (long long)t->n_layer,
+			return bad(c, "routes", -1, "%lld layers of %lld experts; the model has %lld of %lld",
+			           (long long)t->n_layer,
 			           (long long)t->n_expert, (long long)c->lim->n_layer, (long long)c->lim->n_expert);
 		}
 	}
@@ -306,7 +322,8 @@ int sky_traj_check(const struct sky_traj *t, const struct sky_traj_limits *lim, 
 	int rc;
 
 	if (!t->start || !t->tokens || !t->prompt_len || !t->loss_mask) {
-		return bad(&c, !t->start ? "start" : !t->tokens ? "tokens" : !t->prompt_len ? "prompt_len" : "loss_mask", -1, "is absent");
+		return bad(&c, !t->start ? "start" : !t->tokens ? "tokens" : !t->prompt_len ?
+		           "prompt_len" : "loss_mask", -1, "is absent");
 	}
 	rc = check_need(&c);
 	rc = rc < 0 ? rc : check_shapes(&c);
@@ -318,7 +335,8 @@ int sky_traj_check(const struct sky_traj *t, const struct sky_traj_limits *lim, 
 		n_gen += t->loss_mask[i] == 1;
 	}
 	if (n_gen != t->n_gen) {
-		return bad(&c, "keep_start", -1, "has %lld rows, loss_mask has %lld generated tokens", (long long)t->n_gen, (long long)n_gen);
+		return bad(&c, "keep_start", -1, "has %lld rows, loss_mask has %lld generated tokens",
+		           (long long)t->n_gen, (long long)n_gen);
 	}
 	if (t->keep_start) {
 		rc = check_offsets(&c, "keep_start", t->keep_start, n_gen, t->keep_start[n_gen]);
@@ -369,9 +387,11 @@ int sky_traj_same_sampling(const struct sky_traj *a, const char *name_a, const s
 	const struct sky_traj_sampling *x = &a->how, *y = &b->how;
 	int64_t k = x->top_k > 0 ? x->top_k : 0, l = y->top_k > 0 ? y->top_k : 0;
 
-	if (x->set == y->set && (!x->set || (x->temperature == y->temperature && x->top_p == y->top_p && x->min_p == y->min_p && k == l))) {
+	if (x->set == y->set && (!x->set || (x->temperature == y->temperature && x->top_p == y->top_p &&
+	                                     x->min_p == y->min_p && k == l))) {
 		return 0;
 	}
-	return sky_fail(err, SKY_E_DATA, "%s and %s were sampled differently and cannot be one batch: %.200s and %.200s", name_a, name_b,
+	return sky_fail(err, SKY_E_DATA,
+	                "%s and %s were sampled differently and cannot be one batch: %.200s and %.200s", name_a, name_b,
 	                a->sampling ? a->sampling : "(not stated)", b->sampling ? b->sampling : "(not stated)");
 }

@@ -94,7 +94,8 @@ int sky_traj_write(const char *path, const struct sky_traj *t, unsigned out_flag
 }
 
 /* One growing array for each of the file. */
-enum { A_START, A_TOKENS, A_PROMPT, A_MASK, A_LOGPROB, A_VERSION, A_REWARD, A_GROUP, A_TRAJ, A_LAST, A_STOP, A_DONE, A_KEEP_START,
+enum { A_START, A_TOKENS, A_PROMPT, A_MASK, A_LOGPROB, A_VERSION, A_REWARD, A_GROUP, A_TRAJ, A_LAST, A_STOP, A_DONE,
+	A_KEEP_START,
        A_KEEP_IDS, A_ROUTE_START, A_ROUTES, A_ENV, N_A };
 
 struct sky_traj_build {
@@ -181,7 +182,8 @@ static int lacks(const struct sky_traj_build *b, const struct sky_traj_row *r, s
 		a & SKY_TRAJ_VERSION && !r->version && r->n_tok > 0 ? "version" :
 		a & SKY_TRAJ_REWARD && !r->reward && r->n_tok > 0 ? "reward" :
 		a & SKY_TRAJ_KEEP && r->n_gen > 0 && (!r->keep_start || !r->keep_ids) ? "keep_ids" :
-		a & SKY_TRAJ_ROUTES && r->n_route > 0 && !r->routes ? "routes" : a & SKY_TRAJ_ENV && !r->env ? "env" : NULL;
+		a & SKY_TRAJ_ROUTES && r->n_route > 0 && !r->routes ? "routes" : a & SKY_TRAJ_ENV && !r->env ?
+			"env" : NULL;
 
 	return what ? sky_fail(err, SKY_E_USAGE, "trajectory %lld comes without %s", (long long)b->n_traj, what) : 0;
 }

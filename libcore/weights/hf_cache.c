@@ -18,9 +18,11 @@ static int cache_dir(char *out, size_t cap, struct sky_err *err)
 	} else if ((v = getenv("HOME")) && *v) {
 		n = snprintf(out, cap, "%s/.cache/huggingface/hub", v);
 	} else {
-		return sky_fail(err, SKY_E_MISSING, "the Hugging Face cache is not known: set HF_HOME (HOME is not set either)");
+		return sky_fail(err, SKY_E_MISSING,
+		                "the Hugging Face cache is not known: set HF_HOME (HOME is not set either)");
 	}
-	return n < 0 || (size_t)n >= cap ? sky_fail(err, SKY_E_LIMIT, "the path of the Hugging Face cache is too long") : 0;
+	return n < 0 || (size_t)n >= cap ? sky_fail(err, SKY_E_LIMIT,
+	                                            "the path of the Hugging Face cache is too long") : 0;
 }
 
 /* One part of org/name. */
@@ -63,7 +65,8 @@ static int absent(const char *id, const char *cache, struct sky_err *err)
 {
 	size_t n = strcspn(id, "@");
 
-	return sky_fail(err, SKY_E_MISSING, "%.200s: no such folder, and no such model in the Hugging Face cache %.300s; "
+	return sky_fail(err, SKY_E_MISSING,
+	                "%.200s: no such folder, and no such model in the Hugging Face cache %.300s; "
 	                "\"hf download %.*s\" fetches it", id, cache, n > 200 ? 200 : (int)n, id);
 }
 
@@ -92,7 +95,8 @@ static int snapshot(const char *base, const char *rev, char *out, size_t cap, st
 	n = snprintf(out, cap, "%s/snapshots/%s", base, rev);
 	rc = n < 0 || (size_t)n >= cap || !*rev || !sky_is_dir(out) ? -1 : 0;
 	sky_buf_release(&b);
-	return rc < 0 ? sky_fail(err, SKY_E_MISSING, "%s has no snapshot for \"%.60s\" (the download did not finish)", base,
+	return rc < 0 ? sky_fail(err, SKY_E_MISSING, "%s has no snapshot for \"%.60s\" (the download did not finish)",
+	                         base,
 	                         ref + strlen(base) + 6) : 0;
 }
 

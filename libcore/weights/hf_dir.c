@@ -71,11 +71,14 @@ static int pick(const char *dir, char **name_p, struct sky_err *err)
 		}
 	}
 	if (n_index > 1) {
-		rc = sky_fail(err, SKY_E_DATA, "%s has %zu files *" INDEX_SUFFIX " and none is named model" INDEX_SUFFIX, dir, n_index);
+		rc = sky_fail(err, SKY_E_DATA,
+		              "%s has %zu files *" INDEX_SUFFIX " and none is named model" INDEX_SUFFIX, dir, n_index);
 	} else if (!index && !single) {
-		rc = sky_fail(err, SKY_E_MISSING, "%s holds no weights (model.safetensors or model" INDEX_SUFFIX ")", dir);
+		rc = sky_fail(err, SKY_E_MISSING, "%s holds no weights (model.safetensors or model" INDEX_SUFFIX ")",
+		              dir);
 	} else if (!index && n_single > 1 && strcmp(single, "model.safetensors") != 0) {
-		rc = sky_fail(err, SKY_E_DATA, "%s has %zu safetensors files but no index (model" INDEX_SUFFIX ")", dir, n_single);
+		rc = sky_fail(err, SKY_E_DATA, "%s has %zu safetensors files but no index (model" INDEX_SUFFIX ")",
+		              dir, n_single);
 	} else {
 		*name_p = strdup(index ? index : single);
 		rc = *name_p ? 0 : sky_fail_mem(err, "opening %s", dir);
@@ -103,7 +106,8 @@ static int files_of_index(struct sky_hf *hf, const char *index, const struct sky
 	int rc = 0;
 
 	if (sky_j_type(map) != SKY_J_OBJECT || n == 0) {
-		return sky_fail(err, SKY_E_DATA, "%s: \"weight_map\" must be an object with at least one tensor", index);
+		return sky_fail(err, SKY_E_DATA, "%s: \"weight_map\" must be an object with at least one tensor",
+		                index);
 	}
 	all = sky_malloc_array(n, sizeof(*all));
 	hf->files = sky_calloc_array(n, sizeof(*hf->files));
@@ -113,7 +117,8 @@ static int files_of_index(struct sky_hf *hf, const char *index, const struct sky
 	for (k = sky_j_first(map); rc == 0 && k; k = sky_j_next(k)) {
 		all[i] = sky_j_str(k);
 		if (!all[i] || !sky_hf_plain_name(all[i])) {
-			rc = sky_fail(err, SKY_E_DATA, "%s: the file of tensor \"%.200s\" must be a name inside the folder", index,
+			rc = sky_fail(err, SKY_E_DATA,
+			              "%s: the file of tensor \"%.200s\" must be a name inside the folder", index,
 			              sky_j_key(k));
 		}
 		i++;
@@ -151,7 +156,8 @@ static int open_files(struct sky_hf *hf, const char *index, struct sky_err *err)
 		}
 		if (index && !sky_file_exists(path)) {
 			/* Promised by the index: the folder is damaged, not merely absent. */
-			return sky_fail(err, SKY_E_DATA, "%s names %s, which is missing: the folder is incomplete, copy or download it "
+			return sky_fail(err, SKY_E_DATA,
+			                "%s names %s, which is missing: the folder is incomplete, copy or download it "
 			                "again", index, hf->files[i]);
 		}
 		rc = sky_st_open(path, &hf->st[i], err);
@@ -181,7 +187,8 @@ static int collect(struct sky_hf *hf, struct sky_err *err)
 	qsort(hf->tensors, (size_t)n, sizeof(*hf->tensors), by_name);
 	rc = sky_nametab_build(&hf->tab, hf->tensors, n, &dup, err);
 	if (rc == SKY_E_DATA) {
-		return sky_fail(err, SKY_E_DATA, "%s: tensor \"%.200s\" is in %s and in %s", hf->dir, hf->tensors[dup].name,
+		return sky_fail(err, SKY_E_DATA, "%s: tensor \"%.200s\" is in %s and in %s", hf->dir,
+		                hf->tensors[dup].name,
 		                hf->files[hf->tensors[dup - 1].file], hf->files[hf->tensors[dup].file]);
 	}
 	return rc;
@@ -196,7 +203,8 @@ static int check_index(const struct sky_hf *hf, const char *index, const struct 
 	for (k = sky_j_first(map); k; k = sky_j_next(k)) {
 		t = sky_hf_find(hf, sky_j_key(k));
 		if (!t || strcmp(hf->files[t->file], sky_j_str(k)) != 0) {
-			return sky_fail(err, SKY_E_DATA, "%s: tensor \"%.200s\" is not in %s%s%s", index, sky_j_key(k), sky_j_str(k),
+			return sky_fail(err, SKY_E_DATA, "%s: tensor \"%.200s\" is not in %s%s%s", index,
+			                sky_j_key(k), sky_j_str(k),
 			                t ? " but in " : "", t ? hf->files[t->file] : "");
 		}
 	}

@@ -14,7 +14,8 @@ static const char *const pt_meta[] = { "format", "pt", NULL };
 static int is_weight_file(const char *name)
 {
 	static const char *const suffixes[] = {
-		".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth", ".ckpt", ".gguf", ".h5", ".msgpack",
+		".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth", ".ckpt", ".gguf",
+			".h5", ".msgpack",
 		".onnx", ".lock", ".traj",
 	};
 	size_t i, n = strlen(name), m;
@@ -131,7 +132,8 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct named_file *)a)->name, ((const struct named_file *)b)->name);
 }
 
-static int write_index(const char *path, struct named_file *map, int64_t n, int64_t n_shards, uint64_t total, struct sky_err *err)
+static int write_index(const char *path, struct named_file *map, int64_t n, int64_t n_shards, uint64_t total,
+                       struct sky_err *err)
 {
 	struct sky_buf b = SKY_BUF_INIT(SKY_MAX_JSON_BYTES);
 	char file[64];
@@ -142,7 +144,8 @@ static int write_index(const char *path, struct named_file *map, int64_t n, int6
 	qsort(map, (size_t)n, sizeof(*map), by_name);
 	for (i = 1; i < n; i++) {
 		if (strcmp(map[i - 1].name, map[i].name) == 0) {
-			return sky_fail(err, SKY_E_USAGE, "writing %s: tensor \"%.200s\" occurs twice", path, map[i].name);
+			return sky_fail(err, SKY_E_USAGE, "writing %s: tensor \"%.200s\" occurs twice", path,
+			                map[i].name);
 		}
 	}
 	sky_jw_init(&w, &b, err);
@@ -155,7 +158,8 @@ static int write_index(const char *path, struct named_file *map, int64_t n, int6
 	sky_jw_key(&w, "weight_map");
 	sky_jw_obj(&w);
 	for (i = 0; i < n; i++) {
-		snprintf(file, sizeof(file), "model-%05lld-of-%05lld.safetensors", (long long)map[i].shard, (long long)n_shards);
+		snprintf(file, sizeof(file), "model-%05lld-of-%05lld.safetensors", (long long)map[i].shard,
+		         (long long)n_shards);
 		sky_jw_kstr(&w, map[i].name, file);
 	}
 	sky_jw_close_obj(&w);
@@ -183,7 +187,8 @@ static int64_t shard_end(const struct sky_hf_item *items, int64_t i, int64_t n, 
 	return i;
 }
 
-static int write_sharded(const char *dir, const struct sky_hf_item *items, int64_t n, uint64_t shard_bytes, int64_t n_shards,
+static int write_sharded(const char *dir, const struct sky_hf_item *items, int64_t n, uint64_t shard_bytes,
+                         int64_t n_shards,
                          struct sky_err *err)
 {
 	struct named_file *map = sky_malloc_array((size_t)n, sizeof(*map));
@@ -220,7 +225,8 @@ static int write_sharded(const char *dir, const struct sky_hf_item *items, int64
 	return rc;
 }
 
-static int write_weights(const char *dir, const struct sky_hf_item *items, int64_t n, uint64_t shard_bytes, struct sky_err *err)
+static int write_weights(const char *dir, const struct sky_hf_item *items, int64_t n, uint64_t shard_bytes,
+                         struct sky_err *err)
 {
 	char path[SKY_MAX_PATH];
 	int64_t i, n_shards = 0;
@@ -236,7 +242,8 @@ static int write_weights(const char *dir, const struct sky_hf_item *items, int64
 	return rc < 0 ? rc : write_shard(path, items, n, err);
 }
 
-int sky_hf_write(const char *dir, const struct sky_hf_item *items, int64_t n, const char *like_dir, uint64_t shard_bytes,
+int sky_hf_write(const char *dir, const struct sky_hf_item *items, int64_t n, const char *like_dir,
+                 uint64_t shard_bytes,
                  unsigned out_flags, struct sky_err *err)
 {
 	struct sky_outdir o;

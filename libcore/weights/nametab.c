@@ -1,7 +1,8 @@
 /* Hash table from tensor names to positions. */
 #include "weights/weights_int.h"
 
-int sky_nametab_build(struct sky_nametab *t, const struct sky_tensor *tensors, int64_t n, int64_t *dup_p, struct sky_err *err)
+int sky_nametab_build(struct sky_nametab *t, const struct sky_tensor *tensors, int64_t n, int64_t *dup_p,
+                      struct sky_err *err)
 {
 	uint64_t cap = 16, at;
 	int64_t i;

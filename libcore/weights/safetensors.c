@@ -89,7 +89,8 @@ static int read_entry(const struct sky_st *st, struct sky_tensor *t, const struc
 		return bad(st, err, t->name, "its size overflows or is no whole number of bytes");
 	}
 	if (bytes != end - begin) {
-		snprintf(msg, sizeof(msg), "its data has %llu bytes, dtype and shape need %llu", (unsigned long long)(end - begin),
+		snprintf(msg, sizeof(msg), "its data has %llu bytes, dtype and shape need %llu",
+		         (unsigned long long)(end - begin),
 		         (unsigned long long)bytes);
 		return bad(st, err, t->name, msg);
 	}
@@ -121,7 +122,8 @@ static int read_meta(const struct sky_st *st, const struct sky_jnode *meta, stru
 	}
 	for (k = sky_j_first(meta); k; k = sky_j_next(k)) {
 		if (!sky_j_str(k)) {
-			return sky_fail(err, SKY_E_DATA, "%s: __metadata__ \"%.100s\" must be a string", st->name, sky_j_key(k));
+			return sky_fail(err, SKY_E_DATA, "%s: __metadata__ \"%.100s\" must be a string", st->name,
+			                sky_j_key(k));
 		}
 	}
 	return 0;
@@ -157,7 +159,8 @@ static int read_header(struct sky_st *st, const char *text, uint64_t n_text, str
 	int rc;
 
 	if (n_text == 0 || text[0] != '{') {
-		return sky_fail(err, SKY_E_DATA, "%s: no safetensors file (its header does not begin with \"{\")", st->name);
+		return sky_fail(err, SKY_E_DATA, "%s: no safetensors file (its header does not begin with \"{\")",
+		                st->name);
 	}
 	rc = sky_json_parse(text, n_text, "header", SKY_JSON_NO_DUP, &st->doc, err);
 	if (rc < 0) {
@@ -185,11 +188,13 @@ static int read_header(struct sky_st *st, const char *text, uint64_t n_text, str
 static int check_length(const struct sky_st *st, uint64_t file_bytes, uint64_t n_text, struct sky_err *err)
 {
 	if (n_text > SKY_MAX_HEADER_BYTES) {
-		return sky_fail(err, SKY_E_DATA, "%s: no safetensors file (its header would have %llu bytes, the limit is %llu)",
+		return sky_fail(err, SKY_E_DATA,
+		                "%s: no safetensors file (its header would have %llu bytes, the limit is %llu)",
 		                st->name, (unsigned long long)n_text, (unsigned long long)SKY_MAX_HEADER_BYTES);
 	}
 	if (n_text > file_bytes - 8) {
-		return sky_fail(err, SKY_E_DATA, "%s is cut off: its header should have %llu bytes, the file has %llu", st->name,
+		return sky_fail(err, SKY_E_DATA,
+		                "%s is cut off: its header should have %llu bytes, the file has %llu", st->name,
 		                (unsigned long long)n_text, (unsigned long long)file_bytes);
 	}
 	return 0;
@@ -202,7 +207,8 @@ static int parse(struct sky_st *st, const uint8_t *head, uint64_t n_head, uint64
 	int rc;
 
 	if (n_head < 8 || file_bytes < 8) {
-		return sky_fail(err, SKY_E_DATA, "%s: no safetensors file (%llu bytes, at least 8 are needed)", st->name,
+		return sky_fail(err, SKY_E_DATA, "%s: no safetensors file (%llu bytes, at least 8 are needed)",
+		                st->name,
 		                (unsigned long long)file_bytes);
 	}
 	n_text = sky_load_u64(head);
@@ -224,8 +230,10 @@ static int parse(struct sky_st *st, const uint8_t *head, uint64_t n_head, uint64
 	st->data_off = 8 + n_text;
 	have = file_bytes - st->data_off;
 	if (have != end) {
-		return sky_fail(err, SKY_E_DATA, have < end ? "%s is cut off: its tensors need %llu bytes, %llu are there" :
-		                "%s: its tensors need %llu bytes, but %llu are there", st->name, (unsigned long long)end,
+		return sky_fail(err, SKY_E_DATA, have < end ?
+		                "%s is cut off: its tensors need %llu bytes, %llu are there" :
+		                "%s: its tensors need %llu bytes, but %llu are there", st->name,
+		                (unsigned long long)end,
 		                (unsigned long long)have);
 	}
 	for (i = 0; i < st->n; i++) {

@@ -14,8 +14,10 @@ struct sky_st_out {
 static int rank_of(enum sky_dtype t)
 {
 	static const enum sky_dtype list[] = {
-		SKY_BOOL, SKY_F4, SKY_F6_E2M3, SKY_F6_E3M2, SKY_U8, SKY_I8, SKY_F8_E5M2, SKY_F8_E4M3, SKY_F8_E8M0, SKY_F8_E4M3FNUZ,
-		SKY_F8_E5M2FNUZ, SKY_I16, SKY_U16, SKY_F16, SKY_BF16, SKY_I32, SKY_U32, SKY_F32, SKY_C64, SKY_F64, SKY_I64, SKY_U64,
+		SKY_BOOL, SKY_F4, SKY_F6_E2M3, SKY_F6_E3M2, SKY_U8, SKY_I8, SKY_F8_E5M2, SKY_F8_E4M3, SKY_F8_E8M0,
+			SKY_F8_E4M3FNUZ,
+		SKY_F8_E5M2FNUZ, SKY_I16, SKY_U16, SKY_F16, SKY_BF16, SKY_I32, SKY_U32, SKY_F32, SKY_C64, SKY_F64,
+			SKY_I64, SKY_U64,
 	};
 	int i;
 
@@ -50,14 +52,16 @@ static int check_specs(struct sky_st_out *o, const char *path, const struct sky_
 		o->order[i] = (uint32_t)i;
 		if (rank_of(specs[i].dtype) < 0 || specs[i].n_dim < 0 || specs[i].n_dim > SKY_MAX_DIMS ||
 		    strcmp(specs[i].name, "__metadata__") == 0) {
-			return sky_fail(err, SKY_E_USAGE, "writing %s: tensor \"%.200s\" has a name, type or rank that the format lacks",
+			return sky_fail(err, SKY_E_USAGE,
+			                "writing %s: tensor \"%.200s\" has a name, type or rank that the format lacks",
 			                path, specs[i].name);
 		}
 	}
 	qsort_r(o->order, (size_t)o->n, sizeof(*o->order), by_name, (void *)(uintptr_t)specs);
 	for (i = 1; i < o->n; i++) {
 		if (strcmp(specs[o->order[i - 1]].name, specs[o->order[i]].name) == 0) {
-			return sky_fail(err, SKY_E_USAGE, "writing %s: tensor \"%.200s\" occurs twice", path, specs[o->order[i]].name);
+			return sky_fail(err, SKY_E_USAGE, "writing %s: tensor \"%.200s\" occurs twice", path,
+			                specs[o->order[i]].name);
 		}
 	}
 	return 0;
@@ -70,7 +74,8 @@ static int put_entry(struct sky_st_out *o, struct sky_jw *w, const struct sky_st
 	int i;
 
 	if (sky_shape_bytes(s->dtype, s->shape, s->n_dim, &n, &bytes) != 0 || sky_add_u64(o->want, bytes, &end)) {
-		return sky_fail(err, SKY_E_USAGE, "tensor \"%.200s\": its size overflows or is no whole number of bytes", s->name);
+		return sky_fail(err, SKY_E_USAGE,
+		                "tensor \"%.200s\": its size overflows or is no whole number of bytes", s->name);
 	}
 	sky_jw_key(w, s->name);
 	sky_jw_obj(w);
@@ -92,7 +97,8 @@ static int put_entry(struct sky_st_out *o, struct sky_jw *w, const struct sky_st
 }
 
 /* Length and JSON, padded with blanks so that the data starts at a multiple of 8. */
-static int make_header(struct sky_st_out *o, const struct sky_st_spec *specs, const char *const *meta, struct sky_buf *b,
+static int make_header(struct sky_st_out *o, const struct sky_st_spec *specs, const char *const *meta,
+                       struct sky_buf *b,
                        struct sky_err *err)
 {
 	struct sky_jw w;
@@ -197,7 +203,8 @@ int sky_st_out_commit(struct sky_st_out *o, struct sky_err *err)
 	int rc;
 
 	if (o->n_bytes != o->want) {
-		rc = sky_fail(err, SKY_E_USAGE, "writing %s: %llu bytes of data were given, the tensors have %llu", o->out.path,
+		rc = sky_fail(err, SKY_E_USAGE, "writing %s: %llu bytes of data were given, the tensors have %llu",
+		              o->out.path,
 		              (unsigned long long)o->n_bytes, (unsigned long long)o->want);
 	} else {
 		rc = sky_out_commit(&o->out, err);

@@ -11,7 +11,7 @@ t_ok 'a chain and its versions' '
 	t_json out:1 .last_version 3 && t_json out:2 .n_tensors 4 && t_json out:4 .n_tensors 0
 '
 t_ok 'one version and its tensors' '
-	t_run skyrl-inspect --json -l "$gold/delta-00000001" && t_json out:1 .format skyrl && t_json out:1 .uncompressed_bytes 2192 &&
+	t_run skyrl-inspect --json -l "$gold/delta-00000001" && t_json out:1 .uncompressed_bytes 2192 &&
 	t_json out:2 .name model.embed_tokens.weight && t_json out:2 .dtype bfloat16
 '
 t_ok 'all of it checks' 't_run skyrl-inspect --check "$gold" && grep -q "delta chain, ok" out'
@@ -30,15 +30,15 @@ t_ok 'a frame that lies about its length is found by --check' '
 edit() { sed "$2" "$1" >x && ! cmp -s x "$1" && mv x "$1"; }
 t_ok 'base_version off by one' '
 	fresh && edit s/delta-00000002/manifest.json "s/\"base_version\": 1/\"base_version\": 0/" &&
-	t_expect_code 3 skyrl-inspect s 2>err && grep -q "applies on version 0, the one before it is 1" err
+	t_expect_code 3 skyrl-inspect s 2>err && grep -q "version 2 on base_version 0" err
 '
 t_ok 'a payload file outside the folder' '
 	fresh && edit s/delta-00000001/manifest.json "s|\"delta-rank00000-file000001.safetensors\"\]|\"../x\"]|" &&
-	t_expect_code 3 skyrl-inspect s 2>err && grep -q "plain file names" err
+	t_expect_code 3 skyrl-inspect s 2>err && grep -q "plain file name" err
 '
 t_ok 'a size of 2^40' '
 	fresh && edit s/delta-00000001/manifest.json "s/\"uncompressed_num_bytes\": 128/\"uncompressed_num_bytes\": 1099511627776/" &&
-	t_expect_code 3 skyrl-inspect s 2>err && grep -q "do not give uncompressed_num_bytes" err
+	t_expect_code 3 skyrl-inspect s 2>err && grep -q "do not fit its shape" err
 '
 t_ok 'a version without manifest is left out with a warning' '
 	fresh && rm s/delta-00000003/manifest.json && t_run skyrl-inspect --json s && t_json out .last_version 2 &&

@@ -53,7 +53,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	publish("model.safetensors.index.json", data, size);
 	if (sky_hf_open(dir, &hf, &err) < 0) {
-		if (hf || !err.msg[0] || (err.code != SKY_E_DATA && err.code != SKY_E_MISSING && err.code != SKY_E_LIMIT)) {
+		if (hf || !err.msg[0] || (err.code != SKY_E_DATA && err.code != SKY_E_MISSING &&
+		                          err.code != SKY_E_LIMIT)) {
 			abort();
 		}
 		return 0;

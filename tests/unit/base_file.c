@@ -96,7 +96,8 @@ static void test_dirs(void)
 	snprintf(path, sizeof(path), "%s", t_path("d/model"));
 	T_RC(sky_mkdirs(t_path("d"), &err), 0, &err, "parent");
 	for (round = 0; round < 2; round++) {
-		T_RC(sky_outdir_open(&o, path, round ? SKY_OUT_REPLACE : 0, &err), 0, &err, "open a folder, round %d", round);
+		T_RC(sky_outdir_open(&o, path, round ? SKY_OUT_REPLACE : 0, &err), 0, &err, "open a folder, round %d",
+		     round);
 		snprintf(file, sizeof(file), "%s/f%d", o.tmp, round);
 		T_RC(sky_file_publish(file, "x", 1, 0, &err), 0, &err, "a file inside");
 		T_RC(sky_outdir_commit(&o, &err), 0, &err, "commit it");
@@ -189,10 +190,12 @@ static void test_read_map(void)
 	sky_map_close(&m);
 	T_RC(sky_map_open(&m, "/", &err), SKY_E_USAGE, &err, "a folder is not mapped");
 	T_OK(sky_path_join(out, sizeof(out), "a/", "b", &err) == 0 && strcmp(out, "a/b") == 0, "join");
-	T_OK(sky_path_join(out, sizeof(out), "a", "/b", &err) == 0 && strcmp(out, "/b") == 0, "an absolute name replaces");
+	T_OK(sky_path_join(out, sizeof(out), "a", "/b", &err) == 0 && strcmp(out, "/b") == 0,
+	     "an absolute name replaces");
 	T_RC(sky_path_join(out, sizeof(out), "0123456789", "0123456789", &err), SKY_E_LIMIT, &err, "too long");
 	sky_store_u64(out, 0x0102030405060708ull);
-	T_OK(out[0] == 8 && sky_load_u64(out) == 0x0102030405060708ull && sky_load_u16(out) == 0x0708, "stores and loads");
+	T_OK(out[0] == 8 && sky_load_u64(out) == 0x0102030405060708ull && sky_load_u16(out) == 0x0708,
+	     "stores and loads");
 }
 
 int main(void)

@@ -7,9 +7,11 @@ static void test_digests(void)
 {
 	/* From Python's hashlib, xxhash and zlib. */
 	static const struct { size_t n; const char *sha, *md5, *xxh; uint64_t xxh64; uint32_t crc; } want[] = {
-		{ 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "d41d8cd98f00b204e9800998ecf8427e",
+		{ 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+		  "d41d8cd98f00b204e9800998ecf8427e",
 		  "99aa06d3014798d86001c324468d497f", 0x2d06800538d394c2ull, 0 },
-		{ 1280, "d414b085826eb06778483ba35564dc849e643359f69ed9747878ba6e54985bed", "82829f1f3f2bb0f18b25f278e5bba8bd",
+		{ 1280, "d414b085826eb06778483ba35564dc849e643359f69ed9747878ba6e54985bed",
+		  "82829f1f3f2bb0f18b25f278e5bba8bd",
 		  "d92ab3a1cb0542a74844b009e164352e", 0x4844b009e164352eull, 0x1e7a6d24 },
 	};
 	uint8_t data[1280], out[32];

@@ -23,9 +23,12 @@ static void refuses(const char *text, unsigned flags, const char *why)
 static void test_bad(void)
 {
 	static const char *const bad[] = {
-		"", " ", "{", "[1,", "[1 2]", "[1,]", "{\"a\":1,}", "{\"a\" 1}", "{a:1}", "01", "1.", ".5", "+1", "1e", "1e+", "-",
-		"nul", "tru", "'a'", "\"a", "\"\\x\"", "\"\\u12g4\"", "\"\\u0000\"", "\"a\nb\"", "NaN", "Infinity", "-Infinity",
-		"1 2", "{} x", "\"\xff\"", "\"\xc0\x80\"", "\"\xed\xa0\x80\"", "\"\xf4\x90\x80\x80\"", "\"\xe2\x82\"", "[\"a\"}",
+		"", " ", "{", "[1,", "[1 2]", "[1,]", "{\"a\":1,}", "{\"a\" 1}", "{a:1}", "01", "1.", ".5", "+1",
+			"1e", "1e+", "-",
+		"nul", "tru", "'a'", "\"a", "\"\\x\"", "\"\\u12g4\"", "\"\\u0000\"", "\"a\nb\"", "NaN", "Infinity",
+			"-Infinity",
+		"1 2", "{} x", "\"\xff\"", "\"\xc0\x80\"", "\"\xed\xa0\x80\"", "\"\xf4\x90\x80\x80\"", "\"\xe2\x82\"",
+			"[\"a\"}",
 		"// c\n1", "[1]]", "{\"a\":}", "{,}", "[,]", "\"\t\"", "\v1", "-Inf", "{\"a\\u0000b\":1}",
 	};
 	char deep[200];
@@ -49,9 +52,11 @@ static void test_numbers(void)
 	static const struct { const char *text; bool ok; int64_t v; } ints[] = {
 		{ "0", true, 0 }, { "-0", true, 0 }, { "9223372036854775807", true, INT64_MAX },
 		{ "-9223372036854775808", true, INT64_MIN }, { "9223372036854775808", false, 0 },
-		{ "9007199254740993", true, 9007199254740993 }, { "1.0", true, 1 }, { "1.50", false, 0 }, { "12e2", true, 1200 },
+		{ "9007199254740993", true, 9007199254740993 }, { "1.0", true, 1 }, { "1.50", false, 0 },
+		{ "12e2", true, 1200 },
 		{ "1.25e2", true, 125 }, { "1.25e1", false, 0 }, { "1e400", false, 0 }, { "0e999999999999", true, 0 },
-		{ "100e-2", true, 1 }, { "9007199254740993.000", true, 9007199254740993 }, { "-1e18", true, -1000000000000000000 },
+		{ "100e-2", true, 1 }, { "9007199254740993.000", true, 9007199254740993 },
+		{ "-1e18", true, -1000000000000000000 },
 		{ "1e-400", false, 0 }, { "1e999999999999999999999", false, 0 }, { "0.0001e4", true, 1 },
 	};
 	struct sky_json *doc;
@@ -88,8 +93,10 @@ static void test_strings(void)
 	const struct sky_jnode *v;
 	size_t n = 0;
 
-	v = parse(&doc, "\xef\xbb\xbf[\"a\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9\\ud83d\\ude00 plain text behind escapes\", \"\", \"\\udc80x\\ud800\"]", 0);
-	T_STR(sky_j_str(sky_j_at(v, 0)), "a\"\\/\b\f\n\r\t\xc3\xa9\xf0\x9f\x98\x80 plain text behind escapes", "escapes");
+	v = parse(&doc, "\xef\xbb\xbf[\"a\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9\\ud83d\\ude00 plain text"
+	          " behind escapes\", \"\", \"\\udc80x\\ud800\"]", 0);
+	T_STR(sky_j_str(sky_j_at(v, 0)), "a\"\\/\b\f\n\r\t\xc3\xa9\xf0\x9f\x98\x80 plain text behind escapes",
+	      "escapes");
 	T_STR(sky_j_str(sky_j_at(v, 1)), "", "empty string");
 	T_STR(sky_j_str(sky_j_at(v, 2)), "\xef\xbf\xbdx\xef\xbf\xbd", "lone surrogates become U+FFFD");
 	sky_json_free(doc);
@@ -122,7 +129,8 @@ static void test_objects(void)
 	/* Large enough for several sizes of the table; each third key repeats an earlier one. */
 	rc = sky_buf_adds(&b, "{", &err);
 	for (i = 0; rc == 0 && i < 90000; i++) {
-		rc = sky_buf_addf(&b, &err, "%s\"model.layers.%lld.w\":%lld", i ? "," : "", (long long)(i % 60000), (long long)i);
+		rc = sky_buf_addf(&b, &err, "%s\"model.layers.%lld.w\":%lld", i ? "," : "", (long long)(i % 60000),
+		                  (long long)i);
 	}
 	T_OK(rc == 0 && sky_buf_adds(&b, "}", &err) == 0, "text of a large object");
 	v = parse(&doc, b.ptr, 0);
@@ -140,7 +148,8 @@ static void test_objects(void)
 	sky_json_free(doc);
 	sky_buf_clear(&b);
 	/* Duplicates that move the object below the limit of the table. */
-	v = parse(&doc, "{\"a\":0,\"a\":1,\"a\":2,\"a\":3,\"a\":4,\"a\":5,\"a\":6,\"a\":7,\"a\":8,\"a\":9,\"a\":10,\"a\":11,\"b\":12}", 0);
+	v = parse(&doc, "{\"a\":0,\"a\":1,\"a\":2,\"a\":3,\"a\":4,\"a\":5,"
+	          "\"a\":6,\"a\":7,\"a\":8,\"a\":9,\"a\":10,\"a\":11,\"b\":12}", 0);
 	T_OK(sky_j_len(v) == 2 && sky_j_i64(sky_j_get(v, "a"), &x) && x == 11 && sky_j_get(v, "b"), "many duplicates");
 	sky_json_free(doc);
 	sky_buf_release(&b);
@@ -148,13 +157,15 @@ static void test_objects(void)
 
 static void test_print(void)
 {
-	static const char text[] = "{\"a\":[1.50,-0,1e400,9223372036854775807],\"s\":\"\\u00e9\\n\\\"\",\"o\":{},\"e\":[],\"t\":true,\"n\":null}";
+	static const char text[] = "{\"a\":[1.50,-0,1e400,9223372036854775807],"
+		"\"s\":\"\\u00e9\\n\\\"\",\"o\":{},\"e\":[],\"t\":true,\"n\":null}";
 	struct sky_buf b = SKY_BUF_INIT(4096);
 	struct sky_json *doc;
 	struct sky_jw w;
 
 	T_RC(sky_j_print(parse(&doc, text, 0), &b, &err), 0, &err, "printing");
-	T_STR(b.ptr, "{\"a\":[1.50,-0,1e400,9223372036854775807],\"s\":\"\xc3\xa9\\n\\\"\",\"o\":{},\"e\":[],\"t\":true,\"n\":null}",
+	T_STR(b.ptr, "{\"a\":[1.50,-0,1e400,9223372036854775807],"
+	      "\"s\":\"\xc3\xa9\\n\\\"\",\"o\":{},\"e\":[],\"t\":true,\"n\":null}",
 	      "compact, numbers as they were");
 	sky_json_free(doc);
 	sky_buf_clear(&b);
@@ -176,7 +187,8 @@ static void test_print(void)
 	sky_jw_kstr(&w, "z", NULL);
 	sky_jw_close_obj(&w);
 	T_RC(sky_jw_end(&w), 0, &err, "writer");
-	T_STR(b.ptr, "{\"k\\u0001\": \"\\u00e9\\ud83d\\ude00\\u007f\", \"l\": [0.1, 0.1, null, -9223372036854775808, 18446744073709551615, []], "
+	T_STR(b.ptr, "{\"k\\u0001\": \"\\u00e9\\ud83d\\ude00\\u007f\", \"l\": [0.1, 0.1, null, -9223372036854775808, "
+	      "18446744073709551615, []], "
 	      "\"z\": null}", "as Python's json.dumps");
 	sky_buf_clear(&b);
 	sky_jw_init(&w, &b, &err);

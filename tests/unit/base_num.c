@@ -7,16 +7,21 @@ static struct sky_err err;
 static void test_parse(void)
 {
 	static const struct { const char *s; int64_t v; } counts[] = {
-		{ "1000", 1000 }, { "1k", 1000 }, { "2.5M", 2500000 }, { "1G", 1000000000 }, { "1B", 1000000000 }, { "1T", 1000000000000 },
-		{ "0", 0 }, { "0.5k", 500 }, { "9223372036854775807", INT64_MAX }, { "9007199254740993", 9007199254740993 },
+		{ "1000", 1000 }, { "1k", 1000 }, { "2.5M", 2500000 }, { "1G", 1000000000 }, { "1B", 1000000000 },
+		{ "1T", 1000000000000 },
+		{ "0", 0 }, { "0.5k", 500 }, { "9223372036854775807", INT64_MAX },
+		{ "9007199254740993", 9007199254740993 },
 	};
-	static const char *const bad_counts[] = { "", "k", "1.5", "-1", "1kk", "1 k", "nan", "inf", "0x10", "9223372036854775808", "1e30", "10000000T" };
+	static const char *const bad_counts[] = { "", "k", "1.5", "-1", "1kk", "1 k", "nan", "inf", "0x10",
+		"9223372036854775808", "1e30", "10000000T" };
 	static const struct { const char *s; uint64_t v; } sizes[] = {
-		{ "64M", 64ull << 20 }, { "64MiB", 64ull << 20 }, { "64MB", 64000000 }, { "4096", 4096 }, { "1.5G", 3ull << 29 },
+		{ "64M", 64ull << 20 }, { "64MiB", 64ull << 20 }, { "64MB", 64000000 }, { "4096", 4096 },
+		{ "1.5G", 3ull << 29 },
 		{ "12B", 12 }, { "2k", 2048 }, { "18446744073709551615", UINT64_MAX }, { "16E", 0 },
 	};
 	static const struct { const char *s; double v; } times[] = {
-		{ "90", 90 }, { "90s", 90 }, { "250ms", 0.25 }, { "15m", 900 }, { "2h", 7200 }, { "1d", 86400 }, { "1.5h", 5400 },
+		{ "90", 90 }, { "90s", 90 }, { "250ms", 0.25 }, { "15m", 900 }, { "2h", 7200 }, { "1d", 86400 },
+		{ "1.5h", 5400 },
 	};
 	int64_t i64 = 0;
 	uint64_t u64 = 0;
@@ -35,7 +40,8 @@ static void test_parse(void)
 	T_RC(sky_parse_size(sizes[i].s, &u64, &err), SKY_E_USAGE, &err, "size %s does not fit", sizes[i].s);
 	T_RC(sky_parse_size("1Mb", &u64, &err), SKY_E_USAGE, &err, "bits are no size");
 	for (i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
-		T_OK(sky_parse_duration(times[i].s, &d, &err) == 0 && fabs(d - times[i].v) < 1e-9, "duration %s", times[i].s);
+		T_OK(sky_parse_duration(times[i].s, &d, &err) == 0 && fabs(d - times[i].v) < 1e-9, "duration %s",
+		     times[i].s);
 	}
 	T_RC(sky_parse_duration("-1s", &d, &err), SKY_E_USAGE, &err, "no negative duration");
 	T_OK(sky_parse_i64("-9223372036854775808", &i64, &err) == 0 && i64 == INT64_MIN, "smallest integer");
@@ -99,7 +105,8 @@ static void test_arena(void)
 	T_OK(first && sky_arena_alloc(&a, 50000) != NULL, "reset gives room, large requests get their own block");
 	T_STR(sky_arena_strndup(&a, "abcdef", 3), "abc", "string copy");
 	sky_arena_release(&a);
-	T_OK(sky_malloc_array(SIZE_MAX / 2, 3) == NULL && sky_realloc_array(NULL, SIZE_MAX, 2) == NULL, "products that overflow");
+	T_OK(sky_malloc_array(SIZE_MAX / 2, 3) == NULL && sky_realloc_array(NULL, SIZE_MAX, 2) == NULL,
+	     "products that overflow");
 	p = sky_aligned_alloc(3 << 20);
 	T_OK(p && (uintptr_t)p % 64 == 0, "aligned memory");
 	free(p);
@@ -108,8 +115,10 @@ static void test_arena(void)
 static void test_dtype(void)
 {
 	static const struct { float f; uint16_t h; } f16[] = {
-		{ 0, 0 }, { -0.0f, 0x8000 }, { 1, 0x3c00 }, { 65504, 0x7bff }, { 65519.99f, 0x7bff }, { 65520, 0x7c00 }, { 1e-8f, 0 },
-		{ 0x1p-24f, 1 }, { 0x1p-25f, 0 }, { 0x1.0002p-25f, 1 }, { 6.1e-5f, 0x3ff }, { 0.1f, 0x2e66 }, { INFINITY, 0x7c00 },
+		{ 0, 0 }, { -0.0f, 0x8000 }, { 1, 0x3c00 }, { 65504, 0x7bff }, { 65519.99f, 0x7bff },
+		{ 65520, 0x7c00 }, { 1e-8f, 0 },
+		{ 0x1p-24f, 1 }, { 0x1p-25f, 0 }, { 0x1.0002p-25f, 1 }, { 6.1e-5f, 0x3ff }, { 0.1f, 0x2e66 },
+		{ INFINITY, 0x7c00 },
 		{ 3 * 0x1p-25f, 2 }, { 1.00048828125f, 0x3c00 },
 	};
 	int t, n_bad = 0;
@@ -133,11 +142,14 @@ static void test_dtype(void)
 	T_I64(sky_f32_to_bf16(0x1.03p0f), 0x3f82, "bf16 ties go to even, upwards");
 	for (t = SKY_DT_NONE + 1, n_bad = 0; t < SKY_DT_COUNT; t++) {
 		n_bad += sky_dtype_parse(sky_dtype_name((enum sky_dtype)t)) != (enum sky_dtype)t;
-		n_bad += sky_dtype_torch((enum sky_dtype)t) && sky_dtype_from_torch(sky_dtype_torch((enum sky_dtype)t)) != (enum sky_dtype)t;
+		n_bad += sky_dtype_torch((enum sky_dtype)t) &&
+			sky_dtype_from_torch(sky_dtype_torch((enum sky_dtype)t)) != (enum sky_dtype)t;
 	}
 	T_I64(n_bad, 0, "names of all types read back");
-	T_OK(sky_dtype_parse("bf16") == SKY_DT_NONE && sky_dtype_from_torch("torch.bfloat16") == SKY_BF16, "names of types");
-	T_OK(sky_from_f32(SKY_BF16, f, b, 3) == 0 && sky_to_f32(SKY_BF16, b, g, 3) == 0 && g[0] == 1.5f && isnan(g[1]) && g[2] == -2.0f,
+	T_OK(sky_dtype_parse("bf16") == SKY_DT_NONE && sky_dtype_from_torch("torch.bfloat16") == SKY_BF16,
+	     "names of types");
+	T_OK(sky_from_f32(SKY_BF16, f, b, 3) == 0 && sky_to_f32(SKY_BF16, b, g, 3) == 0 && g[0] == 1.5f &&
+	     isnan(g[1]) && g[2] == -2.0f,
 	     "arrays through bf16");
 	T_OK(sky_to_f32(SKY_I32, b, g, 1) == -1, "integers are not converted");
 }

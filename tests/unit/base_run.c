@@ -136,7 +136,8 @@ static void test_pipe(void)
 
 static void test_proc(void)
 {
-	char *cat[] = { (char *)(uintptr_t)"cat", NULL }, *none[] = { (char *)(uintptr_t)"skyrl-no-such-program", NULL };
+	char *cat[] = { (char *)(uintptr_t)"cat", NULL }, *none[] = { (char *)(uintptr_t)"skyrl-no-such-program",
+		NULL };
 	char *printenv[] = { (char *)(uintptr_t)"printenv", (char *)(uintptr_t)"SKY_X", NULL };
 	char *extra[] = { (char *)(uintptr_t)"SKY_X=new", NULL };
 	struct sky_proc p = { 0 };
@@ -161,7 +162,8 @@ static void test_proc(void)
 	T_OK(n == 4 && memcmp(buf, "new\n", 4) == 0, "replaces ours");
 	sky_proc_kill(&p, 10);
 	/* A child that ignores TERM, with a child of its own that holds the pipe. */
-	T_RC(sky_proc_shell(&p, "trap '' TERM; sleep 1000 & echo up; wait; sleep 1000", SKY_PROC_STDOUT, &err), 0, &err, "a stubborn child");
+	T_RC(sky_proc_shell(&p, "trap '' TERM; sleep 1000 & echo up; wait; sleep 1000", SKY_PROC_STDOUT, &err), 0,
+	     &err, "a stubborn child");
 	n = sky_read_full(p.out, buf, 3, "shell", &err);
 	T_OK(n == 3, "is up");
 	pid_t group = p.pid;
@@ -172,7 +174,8 @@ static void test_proc(void)
 	T_OK(kill(-group, 0) != 0 && p.pid == 0, "its whole group is gone");
 	T_RC(sky_proc_shell(&p, "kill -9 $$", 0, &err), 0, &err, "a child that dies");
 	T_RC(sky_proc_wait(&p, -1, &status, &err), 0, &err, "its end");
-	T_STR(sky_proc_status_text(status, text, sizeof(text)), "was killed by signal 9 (Killed)", "text of its status");
+	T_STR(sky_proc_status_text(status, text, sizeof(text)), "was killed by signal 9 (Killed)",
+	      "text of its status");
 	T_RC(sky_proc_shell(&p, "exit 3", 0, &err), 0, &err, "a child that fails");
 	T_RC(sky_proc_wait(&p, -1, &status, &err), 0, &err, "its end");
 	T_STR(sky_proc_status_text(status, text, sizeof(text)), "exited with status 3", "text of its status");
@@ -209,7 +212,8 @@ static void test_lines(void)
 	sky_lines_init(&l, fd[0], "pipe", 5);
 	T_OK(sky_lines_next(&l, -1, &line, &n, &err) == 0 && n == 3 && strcmp(line, "one") == 0, "CRLF is cut");
 	T_OK(sky_lines_next(&l, -1, &line, &n, &err) == 0 && n == 0, "an empty line");
-	T_OK(sky_lines_next(&l, -1, &line, &n, &err) == 0 && strcmp(line, "three") == 0 && l.n_line == 3, "lines are counted");
+	T_OK(sky_lines_next(&l, -1, &line, &n, &err) == 0 && strcmp(line, "three") == 0 && l.n_line == 3,
+	     "lines are counted");
 	T_OK(sky_lines_next(&l, -1, &line, &n, &err) == 0 && n == 5, "a line at the limit with CRLF");
 	T_RC(sky_lines_next(&l, -1, &line, &n, &err), SKY_E_LIMIT, &err, "a longer one");
 	T_HAS(err.msg, "pipe, line 5", "is named");
@@ -225,12 +229,14 @@ static void test_lines(void)
 	/* Many lines across several reads. */
 	struct sky_proc p;
 
-	T_RC(sky_proc_shell(&p, "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done", SKY_PROC_STDOUT, &err), 0, &err, "a writer");
+	T_RC(sky_proc_shell(&p, "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done", SKY_PROC_STDOUT,
+	                    &err), 0, &err, "a writer");
 	sky_lines_init(&l, p.out, "writer", 100);
 	for (k = 0; (rc = sky_lines_next(&l, 60, &line, &n, &err)) == 0; k++) {
 		total += n;
 	}
-	T_OK(rc == SKY_EOF && k == 20000 && total == 20000 * 5 + 10 + 90 * 2 + 900 * 3 + 9000 * 4 + 10000 * 5, "all lines whole");
+	T_OK(rc == SKY_EOF && k == 20000 && total == 20000 * 5 + 10 + 90 * 2 + 900 * 3 + 9000 * 4 + 10000 * 5,
+	     "all lines whole");
 	sky_lines_release(&l);
 	sky_proc_kill(&p, 10);
 }

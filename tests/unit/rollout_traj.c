@@ -17,11 +17,13 @@ static struct sky_traj t;
 
 static void reset(void)
 {
-	static const int64_t start[] = { 0, 5, 8, 12 }, group[] = { 7, 8, 8 }, traj[] = { 0, 1, 1 }, keep_start[] = { 0, 2, 3, 5, 6, 9 },
+	static const int64_t start[] = { 0, 5, 8, 12 }, group[] = { 7, 8, 8 }, traj[] = { 0, 1, 1 },
+		keep_start[] = { 0, 2, 3, 5, 6, 9 },
 		route_start[] = { 0, 4, 6, 9 };
 	static const int32_t tokens[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 }, prompt_len[] = { 2, 2, 2 },
 		keep_ids[] = { 3, 9, 4, 5, 8, 8, 0, 12, 13 };
-	static const uint8_t mask[] = { 0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1 }, last[] = { 1, 0, 1 }, stop[] = { 0, 3, 4 }, done[] = { 1, 0, 1 };
+	static const uint8_t mask[] = { 0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1 }, last[] = { 1, 0, 1 },
+		stop[] = { 0, 3, 4 }, done[] = { 1, 0, 1 };
 	int i;
 
 	memset(&a, 0, sizeof(a));
@@ -50,10 +52,14 @@ static void reset(void)
 	}
 	snprintf(a.env, sizeof(a.env), "{\"id\":1}\n{}\n{\"x\":[1]}\n");
 	t = (struct sky_traj){
-		.n_traj = 3, .n_tok = 12, .n_gen = 5, .start = a.start, .tokens = a.tokens, .prompt_len = a.prompt_len, .loss_mask = a.mask,
-		.logprob = a.logprob, .version = a.version, .reward = a.reward, .group = a.group, .traj = a.traj, .last = a.last, .stop = a.stop,
-		.done = a.done, .keep_start = a.keep_start, .keep_ids = a.keep_ids, .route_start = a.route_start, .routes = a.routes,
-		.route_dtype = SKY_U8, .n_layer = 2, .n_expert = 2, .env = a.env, .env_bytes = strlen(a.env), .model = "fp",
+		.n_traj = 3, .n_tok = 12, .n_gen = 5, .start = a.start, .tokens = a.tokens,
+			.prompt_len = a.prompt_len, .loss_mask = a.mask,
+		.logprob = a.logprob, .version = a.version, .reward = a.reward, .group = a.group, .traj = a.traj,
+			.last = a.last, .stop = a.stop,
+		.done = a.done, .keep_start = a.keep_start, .keep_ids = a.keep_ids, .route_start = a.route_start,
+			.routes = a.routes,
+		.route_dtype = SKY_U8, .n_layer = 2, .n_expert = 2, .env = a.env, .env_bytes = strlen(a.env),
+			.model = "fp",
 		.sampling = "{\"temperature\":0.7,\"top_p\":0.9}", .env_name = "gsm8k",
 	};
 }
@@ -63,7 +69,8 @@ static void compare_rows(const struct sky_traj *b)
 	struct sky_traj_row r;
 
 	sky_traj_row_at(b, 2, &r);
-	T_OK(r.n_tok == 4 && r.n_gen == 2 && r.prompt_len == 2 && r.tokens[0] == 9 && r.group == 8 && r.traj == 1 && r.last == 1, "a row");
+	T_OK(r.n_tok == 4 && r.n_gen == 2 && r.prompt_len == 2 && r.tokens[0] == 9 && r.group == 8 && r.traj == 1 &&
+	     r.last == 1, "a row");
 	T_OK(r.logprob[2] == -5 && r.version[3] == 3 && r.reward[3] == 1 && r.stop == 4 && r.done == 1, "its values");
 	T_OK(r.keep_start[2] - r.keep_start[0] == 4 && r.keep_ids[0] == 11 && r.keep_ids[1] == 0, "its sets");
 	T_OK(r.n_route == 3 && ((const uint8_t *)r.routes)[0] == 24, "its routes");
@@ -82,17 +89,20 @@ static void test_round(void)
 		t_note("%s", err.msg);
 		return;
 	}
-	T_OK(b.n_traj == 3 && b.n_tok == 12 && b.n_gen == 5 && b.n_layer == 2 && b.n_expert == 2 && b.route_dtype == SKY_U8, "sizes");
+	T_OK(b.n_traj == 3 && b.n_tok == 12 && b.n_gen == 5 && b.n_layer == 2 && b.n_expert == 2 &&
+	     b.route_dtype == SKY_U8, "sizes");
 	T_MEM(b.tokens, a.tokens, sizeof(a.tokens), "tokens");
 	T_MEM(b.logprob, a.logprob, sizeof(a.logprob), "log-probs");
 	T_MEM(b.keep_ids, a.keep_ids, sizeof(a.keep_ids), "sets");
 	T_MEM(b.routes, a.routes, sizeof(a.routes), "routes");
 	T_MEM(b.env, a.env, strlen(a.env), "lines");
-	T_OK(b.how.set && b.how.temperature == 0.7 && b.how.top_p == 0.9 && b.how.top_k == 0 && b.how.min_p == 0, "sampling");
+	T_OK(b.how.set && b.how.temperature == 0.7 && b.how.top_p == 0.9 && b.how.top_k == 0 && b.how.min_p == 0,
+	     "sampling");
 	T_STR(b.model, "fp", "model");
 	T_STR(b.env_name, "gsm8k", "environment");
 	compare_rows(&b);
-	t = (struct sky_traj){ .n_traj = 3, .n_tok = 12, .n_gen = 5, .start = a.start, .tokens = a.tokens, .prompt_len = a.prompt_len,
+	t = (struct sky_traj){ .n_traj = 3, .n_tok = 12, .n_gen = 5, .start = a.start, .tokens = a.tokens,
+		.prompt_len = a.prompt_len,
 		.loss_mask = a.mask };
 	T_RC(sky_traj_write(t_path("bare.traj"), &t, 0, &err), 0, &err, "required arrays alone");
 	T_RC(sky_traj_open(t_path("bare.traj"), NULL, &bare, &err), 0, &err, "read back");
@@ -177,7 +187,8 @@ static int raw(const char *path, const char *format, const char *version, enum s
 	static const int64_t start[] = { 0, 2, 2 };
 	static const int32_t tokens[] = { 1, 2, 0, 0 };
 	const struct sky_st_spec s[] = {
-		{ "start", SKY_I64, 1, { n_start } }, { "tokens", tok_dtype, 1, { 2 } }, { "prompt_len", SKY_I32, 1, { 1 } },
+		{ "start", SKY_I64, 1, { n_start } }, { "tokens", tok_dtype, 1, { 2 } },
+		{ "prompt_len", SKY_I32, 1, { 1 } },
 		{ "loss_mask", SKY_U8, 1, { 2 } }, { "later", SKY_F64, 0, { 0 } },
 	};
 	const char *const meta[] = { "format", format, "version", version, NULL };
@@ -231,7 +242,8 @@ static void test_files(void)
 
 static void test_builder(void)
 {
-	struct sky_traj_build_opts opts = { .model = "fp", .route_dtype = SKY_U8, .n_layer = 2, .n_expert = 2, .arrays = ~0u };
+	struct sky_traj_build_opts opts = { .model = "fp", .route_dtype = SKY_U8, .n_layer = 2, .n_expert = 2,
+		.arrays = ~0u };
 	struct sky_traj_build *b = NULL;
 	struct sky_traj_row r;
 	struct sky_traj src, copy;
@@ -251,7 +263,8 @@ static void test_builder(void)
 			T_RC(sky_traj_build_add(b, &r, &err), 0, &err, "adding sample %lld", (long long)i);
 		}
 		T_I64(sky_traj_build_count(b), 3, "are counted");
-		T_RC(sky_traj_build_write(b, t_path("built"), SKY_OUT_REPLACE, &err), 0, &err, "writing, round %d", round);
+		T_RC(sky_traj_build_write(b, t_path("built"), SKY_OUT_REPLACE, &err), 0, &err, "writing, round %d",
+		     round);
 		one = t_read(t_path("a.traj"), &n);
 		two = t_read(t_path("built"), &m);
 		T_OK(one && two && n == m && memcmp(one, two, n) == 0, "the same bytes as the source");
@@ -268,7 +281,8 @@ static void test_builder(void)
 	T_RC(sky_traj_build_add(b, &r, &err), 0, &err, "an empty sample");
 	T_RC(sky_traj_build_write(b, t_path("empty"), 0, &err), 0, &err, "is written");
 	T_RC(sky_traj_open(t_path("empty"), NULL, &copy, &err), 0, &err, "and read");
-	T_OK(copy.n_tok == 0 && copy.n_traj == 1 && copy.stop[0] == 4 && copy.keep_start && copy.keep_ids, "with its arrays");
+	T_OK(copy.n_tok == 0 && copy.n_traj == 1 && copy.stop[0] == 4 && copy.keep_start && copy.keep_ids,
+	     "with its arrays");
 	sky_traj_close(&copy);
 	sky_traj_build_free(b);
 	sky_traj_build_free(NULL);

@@ -23,7 +23,8 @@ static const char *raw_file(const char *name, const char *header, size_t n_data,
 
 static void test_bad(void)
 {
-#define T(name, dtype, shape, from, to) "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #from "," #to "]}"
+#define T(name, dtype, shape, from, to) "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape \
+	",\"data_offsets\":[" #from "," #to "]}"
 	static const struct { const char *header; size_t n_data; const char *why; } bad[] = {
 		{ "{" T("a", "F32", "[1]", 0, 4) "}", 3, "cut off" },
 		{ "{" T("a", "F32", "[1]", 0, 4) "}", 5, "but 5 are there" },
@@ -58,7 +59,8 @@ static void test_bad(void)
 	size_t i;
 
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		T_RC(sky_st_open(raw_file("bad", bad[i].header, bad[i].n_data, 0), &st, &err), SKY_E_DATA, &err, "refused: %.100s", bad[i].header);
+		T_RC(sky_st_open(raw_file("bad", bad[i].header, bad[i].n_data, 0), &st, &err), SKY_E_DATA, &err,
+		     "refused: %.100s", bad[i].header);
 		T_HAS(err.msg, bad[i].why, "its message");
 	}
 	T_RC(sky_st_open(t_write("bad", tiny, 7), &st, &err), SKY_E_DATA, &err, "seven bytes");
@@ -74,8 +76,11 @@ static void test_bad(void)
 /* Oddities that are legal: scalars, no elements, data at odd offsets, padding, unknown fields. */
 static void test_odd(void)
 {
-	static const char header[] = "{\"__metadata__\":{\"format\":\"pt\",\"k\":\"\"}," T("c", "F32", "[2]", 3, 11) "," T("e", "F64", "[0,7]", 3, 3) ","
-		T("s", "BF16", "[]", 0, 2) "," T("f4", "F4", "[2]", 2, 3) ",\"z\":{\"x\":[1],\"dtype\":\"F6_E2M3\",\"shape\":[4],\"data_offsets\":[11,14]}}   ";
+	static const char header[] = "{\"__metadata__\":{\"format\":\"pt\",\"k\":\"\"}," T("c", "F32", "[2]", 3,
+		11) "," T("e", "F64", "[0,7]", 3, 3) ","
+		T("s", "BF16", "[]", 0, 2) "," T("f4", "F4", "[2]", 2,
+		                                 3) ",\"z\":{\"x\":[1],\"dtype\":\"F6_E2M3\","
+		"\"shape\":[4],\"data_offsets\":[11,14]}}   ";
 	const struct sky_tensor *t;
 	const char *key, *value;
 	struct sky_st *st = NULL;
@@ -90,14 +95,17 @@ static void test_odd(void)
 	t = sky_st_find(st, "s");
 	T_OK(t && t->n_dim == 0 && t->n == 1 && t->bytes == 2 && sky_load_u16(t->data) == 0x0100, "a scalar");
 	t = sky_st_find(st, "e");
-	T_OK(t && t->n == 0 && t->bytes == 0 && t->data && t->n_dim == 2 && t->shape[1] == 7, "a tensor without elements");
+	T_OK(t && t->n == 0 && t->bytes == 0 && t->data && t->n_dim == 2 && t->shape[1] == 7,
+	     "a tensor without elements");
 	t = sky_st_find(st, "c");
-	T_OK(t && t->bytes == 8 && *(const uint8_t *)t->data == 3 && t->off == 8 + strlen(header) + 3, "data at an odd offset");
+	T_OK(t && t->bytes == 8 && *(const uint8_t *)t->data == 3 && t->off == 8 + strlen(header) + 3,
+	     "data at an odd offset");
 	T_OK(sky_st_find(st, "x") == NULL && sky_st_find(st, "__metadata__") == NULL, "absent names");
 	T_STR(sky_st_at(st, 0)->name, "s", "order of the data");
 	T_OK(sky_st_at(st, -1) == NULL && sky_st_at(st, 5) == NULL, "positions outside");
 	T_STR(sky_st_meta(st, "format"), "pt", "metadata");
-	T_OK(sky_st_meta_at(st, 1, &key, &value) == 0 && strcmp(key, "k") == 0 && sky_st_meta_at(st, 2, &key, &value) == SKY_EOF, "by position");
+	T_OK(sky_st_meta_at(st, 1, &key, &value) == 0 && strcmp(key, "k") == 0 &&
+	     sky_st_meta_at(st, 2, &key, &value) == SKY_EOF, "by position");
 	sky_st_close(st);
 	head = (uint8_t *)t_read(t_path("odd"), &n);
 	T_RC(sky_st_parse(head, n - 14, n, "odd", &st, &err), 0, &err, "from the header alone");
@@ -111,7 +119,8 @@ static void test_odd(void)
 }
 
 static const struct sky_st_spec specs[] = {
-	{ "b", SKY_BF16, 1, { 3 } }, { "a", SKY_BF16, 2, { 1, 2 } }, { "s", SKY_F32, 0, { 0 } }, { "u", SKY_U8, 1, { 5 } },
+	{ "b", SKY_BF16, 1, { 3 } }, { "a", SKY_BF16, 2, { 1, 2 } }, { "s", SKY_F32, 0, { 0 } },
+	{ "u", SKY_U8, 1, { 5 } },
 	{ "e", SKY_I64, 2, { 0, 4 } }, { "\xc3\xa9\n", SKY_F64, 1, { 1 } },
 };
 enum { N_SPECS = sizeof(specs) / sizeof(specs[0]) };
@@ -120,7 +129,8 @@ static void test_write(void)
 {
 	static const char *const meta[] = { "format", "pt", NULL };
 	static const char want[] = "{\"__metadata__\":{\"format\":\"pt\"}," T("e", "I64", "[0,4]", 0, 0) ","
-		"\"\xc3\xa9\\n\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8]}," T("s", "F32", "[]", 8, 12) "," T("a", "BF16", "[1,2]", 12, 16) ","
+		"\"\xc3\xa9\\n\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8]}," T("s", "F32", "[]", 8,
+			12) "," T("a", "BF16", "[1,2]", 12, 16) ","
 		T("b", "BF16", "[3]", 16, 22) "," T("u", "U8", "[5]", 22, 27) "}";
 	struct sky_st_out *o = NULL;
 	struct sky_st_spec twice[2];
@@ -133,7 +143,8 @@ static void test_write(void)
 		data[n] = (uint8_t)(n * 5 + 1);
 	}
 	T_RC(sky_st_create(t_path("w"), specs, N_SPECS, meta, 0, 0, &o, &err), 0, &err, "declare");
-	T_OK(sky_st_out_spec(o, 0) == 4 && sky_st_out_spec(o, 3) == 1 && sky_st_out_spec(o, 5) == 3, "order of the file");
+	T_OK(sky_st_out_spec(o, 0) == 4 && sky_st_out_spec(o, 3) == 1 && sky_st_out_spec(o, 5) == 3,
+	     "order of the file");
 	T_RC(sky_st_out_write(o, data, 20, &err), 0, &err, "data in pieces");
 	T_RC(sky_st_out_write(o, data + 20, 8, &err), SKY_E_USAGE, &err, "more data than declared");
 	T_RC(sky_st_out_write(o, data + 20, 7, &err), 0, &err, "the rest");
@@ -141,7 +152,8 @@ static void test_write(void)
 	file = (uint8_t *)t_read(t_path("w"), &n);
 	n_head = sky_load_u64(file);
 	T_OK(n_head % 8 == 0 && n == 8 + n_head + 27, "padded header");
-	T_OK(n_head >= strlen(want) && memcmp(file + 8, want, strlen(want)) == 0, "header text as the reference writes it");
+	T_OK(n_head >= strlen(want) && memcmp(file + 8, want, strlen(want)) == 0,
+	     "header text as the reference writes it");
 	T_MEM(file + 8 + n_head, data, 27, "data");
 	free(file);
 	T_RC(sky_st_open(t_path("w"), &st, &err), 0, &err, "and reads back");
@@ -187,7 +199,8 @@ static void check_hf(const char *dir, int64_t n_files)
 	for (i = 0; i < N_SPECS; i++) {
 		const struct sky_tensor *t = sky_hf_find(hf, specs[i].name);
 
-		T_OK(t && t->dtype == specs[i].dtype && t->n_dim == specs[i].n_dim && (t->bytes == 0 || *(const uint8_t *)t->data == i),
+		T_OK(t && t->dtype == specs[i].dtype && t->n_dim == specs[i].n_dim &&
+		     (t->bytes == 0 || *(const uint8_t *)t->data == i),
 		     "tensor %lld", (long long)i);
 	}
 	T_STR(sky_hf_at(hf, 0)->name, "a", "sorted by name");
@@ -218,7 +231,8 @@ static void test_dirs(void)
 	check_hf(dir, 3);
 	snprintf(path, sizeof(path), "%s/model.safetensors.index.json", dir);
 	text = t_read(path, NULL);
-	T_HAS(text, "{\"metadata\":{\"total_size\":27},\"weight_map\":{\"a\":\"model-00001-of-00003.safetensors\",\"b\":", "the index");
+	T_HAS(text, "{\"metadata\":{\"total_size\":27},"
+	      "\"weight_map\":{\"a\":\"model-00001-of-00003.safetensors\",\"b\":", "the index");
 	free(text);
 	snprintf(path, sizeof(path), "%s/stale.safetensors", dir);
 	T_RC(sky_file_publish(path, "junk", 4, 0, &err), 0, &err, "a file that the index does not name");
@@ -235,9 +249,12 @@ static void test_dirs(void)
 static void test_index(void)
 {
 	static const struct { const char *index; int code; const char *why; } bad[] = {
-		{ "{\"weight_map\":{\"a\":\"one.safetensors\",\"x\":\"one.safetensors\"}}", SKY_E_DATA, "\"x\" is not in one.safetensors" },
-		{ "{\"weight_map\":{\"a\":\"two.safetensors\",\"b\":\"one.safetensors\"}}", SKY_E_DATA, "is in one.safetensors and in two" },
-		{ "{\"weight_map\":{\"b\":\"three.safetensors\",\"a\":\"one.safetensors\"}}", SKY_E_DATA, "\"b\" is not in three.safetensors but in one" },
+		{ "{\"weight_map\":{\"a\":\"one.safetensors\",\"x\":\"one.safetensors\"}}", SKY_E_DATA,
+		  "\"x\" is not in one.safetensors" },
+		{ "{\"weight_map\":{\"a\":\"two.safetensors\",\"b\":\"one.safetensors\"}}", SKY_E_DATA,
+		  "is in one.safetensors and in two" },
+		{ "{\"weight_map\":{\"b\":\"three.safetensors\",\"a\":\"one.safetensors\"}}", SKY_E_DATA,
+		  "\"b\" is not in three.safetensors but in one" },
 		{ "{\"weight_map\":{\"a\":\"../one.safetensors\"}}", SKY_E_DATA, "inside the folder" },
 		{ "{\"weight_map\":{\"a\":\"/etc/passwd\"}}", SKY_E_DATA, "inside the folder" },
 		{ "{\"weight_map\":{\"a\":1}}", SKY_E_DATA, "inside the folder" },
@@ -260,7 +277,8 @@ static void test_index(void)
 		T_RC(sky_hf_open(t_path("i"), &hf, &err), bad[i].code, &err, "index %s", bad[i].index);
 		T_HAS(err.msg, bad[i].why, "its message");
 	}
-	t_write("i/model.safetensors.index.json", "{\"weight_map\":{\"a\":\"one.safetensors\",\"c\":\"three.safetensors\"}}", 62);
+	t_write("i/model.safetensors.index.json",
+	        "{\"weight_map\":{\"a\":\"one.safetensors\",\"c\":\"three.safetensors\"}}", 62);
 	T_RC(sky_hf_open(t_path("i"), &hf, &err), 0, &err, "a good index");
 	T_I64(sky_hf_count(hf), 3, "a tensor that only its file lists is there too");
 	sky_hf_close(hf);
