@@ -28,7 +28,6 @@ kernel_users='libcore/model libcore/engine libcore/learn libcore/rollout libcore
 
 # One foreign library, one home: regular expressions of the header and of the files that may include it.
 homes='^curl/curl\.h$ ^libcore/store/
-^(cjson/.*|cJSON\.h)$ ^libcore/base/json[a-z_]*\.c$
 ^archive(_entry)?\.h$ ^libcore/(store|corpus)/
 ^zstd(_errors)?\.h$ ^libcore/(store|delta|corpus)/
 ^zlib\.h$ ^libcore/(store|corpus|tokens)/|^libcore/base/hash[a-z_]*\.c$
