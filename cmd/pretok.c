@@ -2,7 +2,8 @@
  *
  *	skyrl-pretok --tokenizer Qwen3-0.6B -o out/train chats.jsonl.zst
  *
- * pretok_run.c is the pipeline, pretok_job.c what surrounds it, pretok_row.c one row, pretok_store.c and its neighbours the subcommands. */
+ * pretok_run.c is the pipeline, pretok_job.c what surrounds it, pretok_row.c one row,
+ * pretok_store.c and its neighbours the subcommands. */
 #include "cmd/pretok_int.h"
 #include "cmd/storeopt.h"
 

@@ -183,9 +183,28 @@ static int run(struct input *in, struct sky_exchange_opt *x, int64_t *rows_p, in
 	return sky_tokens_dst_commit(d, err);
 }
 
+/* From one set of ours to another the tokenizer stays known. */
+static int keep_tokenizer(const char *path, struct sky_buf *extra, struct sky_err *err)
+{
+	struct sky_tokens *t = NULL;
+	const struct sky_jnode *tok = NULL;
+	int rc = 0;
+
+	if (!sky_tokens_open(path, &t, NULL) && sky_tokens_manifest(t)) {
+		tok = sky_j_get(sky_json_root(sky_tokens_manifest(t)), "tokenizer");
+	}
+	if (tok) {
+		rc = sky_buf_adds(extra, "\"tokenizer\":", err);
+		rc = rc ? rc : sky_j_print(tok, extra, err);
+	}
+	sky_tokens_close(t);
+	return rc;
+}
+
 int pretok_convert(int argc, char **argv, struct sky_err *err)
 {
 	struct sky_exchange_opt x = { .width = (int)o.width, .eod = o.eod, .column = o.column };
+	struct sky_buf extra = SKY_BUF_INIT(SKY_MAX_JSON_BYTES);
 	struct input in = { 0 };
 	int64_t rows = 0, tokens = 0;
 	struct sky_jw *w;
@@ -199,8 +218,13 @@ int pretok_convert(int argc, char **argv, struct sky_err *err)
 	x.out_flags = cmd.force ? SKY_OUT_REPLACE : 0;
 	x.shard_bytes = o.shard_bytes;
 	rc = rc ? rc : sky_tokens_format_parse(o.to, &x.format, err);
+	if (!rc && in.src && x.format == SKY_TF_TOKENS) {
+		rc = keep_tokenizer(argv[0], &extra, err);
+		x.extra = extra.n ? extra.ptr : NULL;
+	}
 	rc = rc ? rc : run(&in, &x, &rows, &tokens, err);
 	input_close(&in);
+	sky_buf_release(&extra);
 	if (!rc) {
 		cmd_note("%s: %lld rows, %lld tokens", cmd.output, (long long)rows, (long long)tokens);
 	}

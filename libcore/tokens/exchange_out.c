@@ -291,7 +291,7 @@ static int own_commit(struct sky_tokens_dst *d, struct sky_err *err)
 	struct sky_tokens_out *o = f->own;
 
 	f->own = NULL;
-	return sky_tokens_commit(o, "", err);
+	return sky_tokens_commit(o, d->opt.extra ? d->opt.extra : "", err);
 }
 
 const struct dst_ops dst_tokens = { own_open, own_add, own_commit, files_abort };

@@ -99,6 +99,7 @@ struct sky_exchange_opt {
 	int64_t eod;            /* id between documents (llm.c, dolma without its csv); −1: unknown */
 	const char *column;     /* MDS: column of tokens; NULL: "tokens", else "input_ids" */
 	const char *tokenizer;  /* name for datatrove's metadata */
+	const char *extra;      /* members for the manifest of a set of ours, as for sky_tokens_commit; NULL: none */
 	unsigned out_flags;     /* SKY_OUT_* */
 	int with_mask, dtype_bytes;     /* output */
 	uint64_t shard_bytes;   /* output in shards (MDS, Arrow); 0: the format's own custom */

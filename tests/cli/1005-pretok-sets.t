@@ -42,6 +42,10 @@ t_ok 'formats of others and back: datatrove, MDS, dolma, Arrow, JSON lines' '
 	back arrow --dtype u16 c-arrow && same_set a back &&
 	back jsonl --dtype u16 --from jsonl c-jsonl && same_set a back
 '
+t_ok 'the tokenizer stays known from set to set' '
+	t_run skyrl-pretok convert --to megatron --dtype u32 -o wide a && t_json wide.json .tokenizer.vocab 268 && t_json wide.json .dtype int32 &&
+	t_run skyrl-pretok verify -t "$tok" wide
+'
 t_ok 'an Arrow folder has the names and the state that datasets expects' '
 	test -e c-arrow/data-00000-of-00001.arrow && t_json c-arrow/state.json "._data_files[0].filename" data-00000-of-00001.arrow &&
 	test -e c-arrow/dataset_info.json && t_expect_code 2 skyrl-pretok convert --to arrow -o c-arrow a 2>err && grep "not replaced" err

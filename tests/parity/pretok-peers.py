@@ -7,7 +7,7 @@ usage: pretok-peers.py PREFIX ARROW_DIR MDS_DIR
     skyrl-pretok convert --to mds -o MDS_DIR PREFIX
 
 Needs numpy, torch, datasets, and, installed with pip --no-deps: skyrl==0.4.0, megatron-core, mosaicml-streaming. A peer that does not
-import is named and left out. Recorded run: skyrl 0.4.0, datasets 5.2.0, megatron-core 0.16.1, mosaicml-streaming 0.13.0
+import is named and left out. Recorded run: skyrl 0.4.0, datasets 5.2.0, megatron-core 0.16.1 (mosaicml-streaming was left out)
 on 36,949 conversations of 12,532,433 tokens: all ids and masks equal."""
 import importlib.util, json, sys, types
 import numpy as np
