@@ -9,7 +9,7 @@ set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 bin=${DEMO_BIN:-$top}
 out=${DEMO_OUT:-$top/demo.out}
-steps=${DEMO_STEPS:-80}
+steps=${DEMO_STEPS:-150}
 PATH=$bin:$PATH
 export PATH
 
@@ -48,7 +48,7 @@ run skyrl-rollout complete --model sft/model --chat --prompt '3+4=?' --seed 4
 
 say 'Reinforcement: 8 answers a prompt, reward 1 for a right one; every version is published as a delta'
 run skyrl-train run --model sft/model --prompts prompts.jsonl --env gsm8k -o rl --steps "$steps" \
-	--prompts-per-step 64 --mini-batch-prompts 16 -n 8 --lr 2e-4 --schedule linear --adam-beta2 0.95 \
+	--prompts-per-step 64 --mini-batch-prompts 16 -n 8 --lr 3e-4 --schedule linear --adam-beta2 0.95 \
 	--max-new-tokens 12 --publish store
 
 say 'The chain of versions'
