@@ -79,6 +79,9 @@ if t_has cmd git && git -c safe.directory="*" -C "$T_SRC" ls-files --error-unmat
 		{ grep -E "\.(o|a|so|log|trs)\$|^-\$|^\.deps/|/\.dirstamp\$" tracked >bad || :; } && t_none bad
 	'
 fi
+t_ok 'no file is listed twice for installation' '
+	cat "$T_SRC/man/Makemodule.am" "$T_SRC/completions/Makemodule.am" | grep "+=" | sort | uniq -d >bad && t_none bad
+'
 t_ok 'shell scripts parse' '
 	grep -E "\.(sh|t)$|bootstrap|\.ci/run" files | while read -r f; do
 		case $(head -n 1 "$T_SRC/$f") in
