@@ -1,7 +1,7 @@
 /* The whole boundary between this toolkit and arithmetic on a device: one table of operations behind a C ABI.
  *
- * A leaf: includes nothing of ours. Backends: ref (plain C, obviously right, the oracle of every test), cpu (oneDNN for
- * matrix products, AVX-512 and AVX2 by run-time dispatch for the rest), cuda (later). Rules: status 0 or negative, never
+ * A leaf: includes nothing of ours. Backends: ref (plain C, obviously right, the oracle of every test), cpu (vector
+ * code of its own, AVX-512 and AVX2 by run-time dispatch), cuda (later). Rules: status 0 or negative, never
  * exit or exception; work is queued in order on a stream and its errors may appear at sync; nothing is allocated behind
  * the caller's back except caches keyed by device; sizes are int64_t, bytes uint64_t, dimensions slowest first, row-major.
  * Pointers to data are device pointers from alloc (on ref and cpu plain memory works as well).

@@ -74,12 +74,16 @@ static int take_shape(const struct sky_jnode *v, struct sky_delta_tensor *t, str
 /* checksum with checksum_algorithm, or the legacy field sha256. */
 static int take_checksum(const struct sky_jnode *v, struct sky_delta_tensor *t, struct sky_err *err)
 {
-	const char *algo = sky_j_str(sky_j_get(v, "checksum_algorithm"));
+	const struct sky_jnode *named = sky_j_get(v, "checksum_algorithm");
+	const char *algo = sky_j_str(named);
 	bool legacy = !sky_j_get(v, "checksum");
 	int rc = take_text(v, legacy ? "sha256" : "checksum", &t->checksum, err);
 
 	if (rc < 0) {
 		return rc;
+	}
+	if (named && !algo) {
+		return sky_fail(err, SKY_E_DATA, "tensor %s: checksum_algorithm is no text", t->name);
 	}
 	t->sha256 = legacy || (algo && !strcmp(algo, "sha256"));
 	if (!legacy && algo && !t->sha256 && strcmp(algo, "xxh3-128")) {
@@ -163,6 +167,10 @@ static int take_all(const struct sky_jnode *root, struct sky_manifest *m, struct
 	if (m->version < 1 || m->base_version != m->version - 1) {
 		return sky_fail(err, SKY_E_DATA, "version %lld on base_version %lld: a version applies on the one before it",
 		                (long long)m->version, (long long)m->base_version);
+	}
+	/* SkyRL's reader lets both be absent; anything but an array in their place would lose tensors without a word. */
+	if ((ts && sky_j_type(ts) != SKY_J_ARRAY) || (fs && sky_j_type(fs) != SKY_J_ARRAY)) {
+		return sky_fail(err, SKY_E_DATA, "\"tensors\" and \"payload_files\" must be arrays");
 	}
 	m->tensor = sky_calloc_array(sky_j_len(ts) + 1, sizeof(*m->tensor));
 	m->file = sky_calloc_array(sky_j_len(fs) + 1, sizeof(*m->file));

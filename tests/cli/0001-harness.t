@@ -5,7 +5,8 @@
 # A script of its own in a subordinate harness; its TAP goes to the file tap.
 sub() {
 	{ printf '. "%s/tests/testlib.sh"\n' "$T_SRC" && cat; } >sub.t &&
-	(cd "$T_BUILD" && unset T_UNDER_MAKE && srcdir=$T_SRC sh "$T_DIR/work/sub.t" "$@") >tap 2>&1
+	sub=$PWD/sub.t
+	(cd "$T_BUILD" && unset T_UNDER_MAKE && srcdir=$T_SRC sh "$sub" "$@") >tap 2>&1
 }
 
 t_ok 'a passing and a failing test are told apart' '

@@ -46,6 +46,9 @@ static void test_hostile(void)
 		{"xxh3-128", "md5", "an unknown algorithm"},
 		{SUM, SUM "00", "a checksum too long"},
 		{SUM, "c995", "a checksum too short"},
+		{"\"xxh3-128\"", "7", "an algorithm that is no text"},
+		{"[\"p.safetensors\"]", "{}", "payload_files that are no array"},
+		{"\"tensors\": [", "\"tensors\": 7, \"x\": [", "tensors that are no array"},
 		{"\"xxh3-128\"", "\"sha256\"", "an xxh3 sum that claims to be sha256"},
 		{"bfloat16", "bfloat17", "an unknown dtype"},
 	};
